@@ -1,0 +1,69 @@
+/*
+ * arena.c - a list of blocks that are filled from the front and freed together.
+ */
+#include "arena.h"
+
+#include "alloc.h"
+#include "check.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+#define BLOCK_BYTES (64u * 1024u)
+
+struct qp_arena_block {
+    struct qp_arena_block *next;
+    size_t used, size;
+    alignas(max_align_t) unsigned char bytes[];
+};
+
+static struct qp_arena_block *add_block(struct qp_arena *arena, uint64_t n_bytes)
+{
+    uint64_t size = qp_max_u64(n_bytes, BLOCK_BYTES), total;
+    if (!qp_add_u64(size, sizeof(struct qp_arena_block), &total))
+        return NULL;
+    struct qp_arena_block *block = qp_alloc(total, 1);
+    if (!block)
+        return NULL;
+    block->size = (size_t)size;
+    block->next = arena->blocks;
+    arena->blocks = block;
+    return block;
+}
+
+void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size)
+{
+    const uint64_t align = alignof(max_align_t);
+    uint64_t bytes;
+    if (!qp_mul_u64(n, size, &bytes) || !qp_add_u64(bytes, align - 1, &bytes))
+        return NULL;
+    bytes -= bytes % align;
+    struct qp_arena_block *block = arena->blocks;
+    if (!block || block->size - block->used < bytes)
+        block = add_block(arena, bytes);
+    if (!block)
+        return NULL;
+    void *object = block->bytes + block->used;
+    block->used += (size_t)bytes;
+    return object;
+}
+
+char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b)
+{
+    size_t n_b = strlen(b);
+    char *text = qp_arena_alloc(arena, (uint64_t)n_a + n_b + 1, 1);
+    if (text) {
+        memcpy(text, a, n_a);
+        memcpy(text + n_a, b, n_b + 1);
+    }
+    return text;
+}
+
+void qp_arena_free(struct qp_arena *arena)
+{
+    while (arena->blocks) {
+        struct qp_arena_block *block = arena->blocks;
+        arena->blocks = block->next;
+        qp_free(block);
+    }
+}

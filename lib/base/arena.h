@@ -1,0 +1,23 @@
+/*
+ * arena.h - many small objects that live and die together.
+ */
+#ifndef QP_BASE_ARENA_H
+#define QP_BASE_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct qp_arena {
+    struct qp_arena_block *blocks; /* newest first */
+};
+
+/* n elements of size bytes, zeroed and aligned for any type; NULL when refused. */
+void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size);
+
+/* The strings a and b one behind the other, NUL-terminated; NULL when refused. */
+char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b);
+
+/* Releases everything. A zeroed arena is empty. */
+void qp_arena_free(struct qp_arena *arena);
+
+#endif

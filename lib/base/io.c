@@ -1,0 +1,150 @@
+/*
+ * io.c - input files: open, read by position, notice a change. The output side is out.c.
+ */
+#include "io.h"
+
+#include "alloc.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *kind_of(mode_t mode)
+{
+    if (S_ISFIFO(mode))
+        return "a pipe";
+    if (S_ISSOCK(mode))
+        return "a socket";
+    if (S_ISCHR(mode) || S_ISBLK(mode))
+        return "a device";
+    return "something else";
+}
+
+static enum qplan_status check_kind(const struct qp_file *file, mode_t mode,
+                                    struct qplan_error *err)
+{
+    if (S_ISREG(mode))
+        return QPLAN_OK;
+    if (S_ISDIR(mode)) {
+        qp_fail(err, QPLAN_ERR_INVALID, file->shown,
+                "folders are not supported yet: expected a regular file, found a folder");
+        qp_hint(err, "name one .safetensors file");
+        return QPLAN_ERR_INVALID;
+    }
+    return qp_fail(err, QPLAN_ERR_INVALID, file->shown,
+                   "not a regular file: expected a regular file, found %s", kind_of(mode));
+}
+
+/* Takes the identity of the open file, which qp_file_unchanged compares with later. */
+static enum qplan_status identify(struct qp_file *file, struct qplan_error *err)
+{
+    struct stat st;
+    if (fstat(file->fd, &st) != 0)
+        return qp_fail_errno(err, errno, file->shown, "cannot examine the file");
+    QP_TRY(check_kind(file, st.st_mode, err));
+    file->size = (uint64_t)st.st_size;
+    file->dev = st.st_dev;
+    file->ino = st.st_ino;
+    file->mtime = st.st_mtim;
+    file->ctime = st.st_ctim;
+    return QPLAN_OK;
+}
+
+static enum qplan_status name_file(struct qp_file *file, const char *path, struct qplan_error *err)
+{
+    *file = (struct qp_file){.fd = -1};
+    qp_escape(file->shown, sizeof file->shown, path, strlen(path));
+    file->path = qp_strndup(path, strlen(path));
+    return file->path ? QPLAN_OK : qp_fail_memory(err, file->shown, strlen(path));
+}
+
+enum qplan_status qp_file_open(struct qp_file *file, const char *path, struct qplan_error *err)
+{
+    QP_TRY(name_file(file, path, err));
+    /* O_NONBLOCK: a FIFO without a writer must not hang the open. */
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    enum qplan_status status = QPLAN_OK;
+    if (file->fd >= 0)
+        status = identify(file, err);
+    else if (errno == ENXIO) /* what opening a socket gives */
+        status = qp_fail(err, QPLAN_ERR_INVALID, file->shown,
+                         "not a regular file: expected a regular file, found a socket or device");
+    else
+        status = qp_fail_errno(err, errno, file->shown, "cannot open");
+    if (status != QPLAN_OK)
+        qp_file_close(file);
+    return status;
+}
+
+enum qplan_status qp_file_wrap(struct qp_file *file, int fd, const char *path,
+                               struct qplan_error *err)
+{
+    QP_TRY(name_file(file, path, err));
+    file->fd = fd;
+    file->borrowed_fd = true;
+    enum qplan_status status = identify(file, err);
+    if (status != QPLAN_OK)
+        qp_file_close(file);
+    return status;
+}
+
+void qp_file_close(struct qp_file *file)
+{
+    if (file->fd >= 0 && !file->borrowed_fd)
+        (void)close(file->fd); /* read only: nothing can be lost */
+    qp_free(file->path);
+    file->fd = -1;
+    file->path = NULL;
+}
+
+enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *out, size_t n,
+                               struct qplan_error *err)
+{
+    char *to = out;
+    while (n > 0) {
+        ssize_t got = pread(file->fd, to, n, (off_t)off);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            int errnum = errno;
+            qp_fail_errno(err, errnum, file->shown, "cannot read at byte %" PRIu64, off);
+            if (err)
+                err->offset = off;
+            return QPLAN_ERR_IO;
+        }
+        if (got == 0)
+            return qp_fail_at(err, QPLAN_ERR_IO, file->shown, off,
+                              "the file became shorter: expected %" PRIu64 " bytes, found the end",
+                              file->size);
+        to += got;
+        off += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return QPLAN_OK;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err)
+{
+    struct stat st;
+    if (fstat(file->fd, &st) != 0)
+        return qp_fail_errno(err, errno, file->shown, "cannot examine the file");
+    if ((uint64_t)st.st_size != file->size)
+        return qp_fail(err, QPLAN_ERR_IO, file->shown,
+                       "the file changed while it was read: expected %" PRIu64
+                       " bytes, found %" PRIu64,
+                       file->size, (uint64_t)st.st_size);
+    /* The change time moves too when only a link is made or removed: not a change of content. */
+    if (!same_time(&st.st_mtim, &file->mtime))
+        return qp_fail(err, QPLAN_ERR_IO, file->shown,
+                       "the file changed while it was read: its modification time moved");
+    return QPLAN_OK;
+}

@@ -1,0 +1,74 @@
+/*
+ * io.h - files by position: inputs that are proven regular and unchanged, an output that appears
+ * complete or not at all. EINTR and short counts are handled here and nowhere else.
+ */
+#ifndef QP_BASE_IO_H
+#define QP_BASE_IO_H
+
+#include "error.h"
+
+#include <sys/types.h>
+#include <time.h>
+
+/* An input file, open for reading. Never mapped: a file that shrinks must give an error. */
+struct qp_file {
+    int fd;           /* -1 = closed */
+    bool borrowed_fd; /* the fd belongs to somebody else */
+    char *path;       /* as given */
+    char shown[512];  /* path, escaped for messages */
+    uint64_t size;
+    dev_t dev;
+    ino_t ino;
+    struct timespec mtime, ctime;
+};
+
+/* Opens a regular file; INVALID for any other kind (never blocks on a FIFO), IO otherwise. */
+enum qplan_status qp_file_open(struct qp_file *file, const char *path, struct qplan_error *err);
+
+/* Wraps an open descriptor, which stays the caller's. */
+enum qplan_status qp_file_wrap(struct qp_file *file, int fd, const char *path,
+                               struct qplan_error *err);
+void qp_file_close(struct qp_file *file);
+
+/* Reads exactly n bytes at off. IO if the file ends before (it became shorter). */
+enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *out, size_t n,
+                               struct qplan_error *err);
+
+/* IO if size, time or identity of the file changed since it was opened. */
+enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err);
+
+/*
+ * An output file. It has no name (O_TMPFILE), or where that is not offered a hidden one, until
+ * qp_out_commit gives it its own.
+ */
+struct qp_out {
+    int fd;    /* -1 = closed */
+    int dirfd; /* the folder of the target */
+    char *path;
+    char shown[512];
+    const char *name; /* last component, inside path */
+    char hidden[64];  /* name of the temporary file, or "" */
+    bool force;
+    bool linkable; /* made by O_TMPFILE; gets its name by linkat */
+    bool by_proc;  /* ... through /proc/self/fd, else AT_EMPTY_PATH */
+};
+
+/*
+ * Checks the target and makes the temporary file. USAGE if the target is one of the inputs, by
+ * whatever path; IO if it exists without force, is a folder, or fewer than n_bytes are free.
+ */
+enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, uint64_t n_bytes,
+                              const struct qp_file *const *inputs, size_t n_inputs,
+                              struct qplan_error *err);
+
+/* Writes n bytes at off. Callable from several threads at once. */
+enum qplan_status qp_out_write(const struct qp_out *out, uint64_t off, const void *bytes, size_t n,
+                               struct qplan_error *err);
+
+/* Syncs the file, gives it its name and syncs the folder. On failure nothing is left behind. */
+enum qplan_status qp_out_commit(struct qp_out *out, struct qplan_error *err);
+
+/* Removes whatever was made and closes. Does nothing after a commit, and nothing twice. */
+void qp_out_discard(struct qp_out *out);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * json_write.c - the writing side of JSON: no blanks, commas by itself, one escape form.
+ *
+ * The bit of the current depth in qp_writer.open says whether a comma is due. A key clears it, so
+ * that the value behind the key gets none. The same calls always give the same bytes.
+ */
+#include "json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static uint64_t bit_of(const struct qp_writer *w)
+{
+    return (uint64_t)1 << w->depth;
+}
+
+/* Everything that stands before a value or a key. */
+static void begin(struct qp_writer *w)
+{
+    if (w->depth > 0 && (w->open & bit_of(w)))
+        qp_put(w, ",", 1);
+    w->open |= bit_of(w);
+}
+
+void qp_json_open(struct qp_writer *w, char bracket)
+{
+    begin(w);
+    qp_put(w, &bracket, 1);
+    if (w->depth + 1 >= QP_JSON_MAX_DEPTH) {
+        w->error = w->error ? w->error : EOVERFLOW;
+        return;
+    }
+    w->depth++;
+    w->open &= ~bit_of(w);
+}
+
+void qp_json_close(struct qp_writer *w, char bracket)
+{
+    if (w->depth > 0)
+        w->depth--;
+    qp_put(w, &bracket, 1);
+}
+
+/* Bytes at the front of text that are written as they are; at least one of n is not checked. */
+static size_t raw_run(const char *text, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        unsigned char c = (unsigned char)text[i];
+        uint32_t code;
+        if (c < 0x20 || c == '"' || c == '\\')
+            break;
+        size_t len = c < 0x80 ? 1 : qp_utf8_decode(text + i, n - i, &code);
+        if (len == 0)
+            break;
+        i += len;
+    }
+    return i;
+}
+
+static void put_escape(struct qp_writer *w, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    if (c >= 0x80) {
+        qp_puts(w, "\xef\xbf\xbd"); /* U+FFFD for a byte that is not UTF-8 */
+    } else if (c < 0x20) {
+        char escape[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+        qp_put(w, escape, sizeof escape);
+    } else {
+        char escape[] = {'\\', (char)c};
+        qp_put(w, escape, sizeof escape);
+    }
+}
+
+static void put_quoted(struct qp_writer *w, const char *text, size_t n)
+{
+    qp_put(w, "\"", 1);
+    while (n > 0) {
+        size_t run = raw_run(text, n);
+        qp_put(w, text, run);
+        if (run < n)
+            put_escape(w, (unsigned char)text[run++]);
+        text += run;
+        n -= run;
+    }
+    qp_put(w, "\"", 1);
+}
+
+void qp_json_key_n(struct qp_writer *w, const char *key, size_t n)
+{
+    begin(w);
+    put_quoted(w, key, n);
+    qp_put(w, ":", 1);
+    w->open &= ~bit_of(w);
+}
+
+void qp_json_key(struct qp_writer *w, const char *key)
+{
+    qp_json_key_n(w, key, strlen(key));
+}
+
+void qp_json_put_string(struct qp_writer *w, const char *text, size_t n)
+{
+    begin(w);
+    put_quoted(w, text, n);
+}
+
+static void put_literal(struct qp_writer *w, const char *text, size_t n)
+{
+    begin(w);
+    qp_put(w, text, n);
+}
+
+void qp_json_put_str(struct qp_writer *w, const char *text)
+{
+    if (text)
+        qp_json_put_string(w, text, strlen(text));
+    else
+        qp_json_put_null(w);
+}
+
+void qp_json_put_u64(struct qp_writer *w, uint64_t value)
+{
+    char text[20]; /* 2^64-1 has 20 digits */
+    size_t at = sizeof text;
+    do {
+        text[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    put_literal(w, text + at, sizeof text - at);
+}
+
+void qp_json_put_f64(struct qp_writer *w, double value)
+{
+    char text[QP_F64_TEXT];
+    if (isfinite(value))
+        put_literal(w, text, qp_format_f64(text, value));
+    else
+        qp_json_put_null(w);
+}
+
+void qp_json_put_bool(struct qp_writer *w, bool value)
+{
+    if (value)
+        put_literal(w, "true", 4);
+    else
+        put_literal(w, "false", 5);
+}
+
+void qp_json_put_null(struct qp_writer *w)
+{
+    put_literal(w, "null", 4);
+}

@@ -1,0 +1,281 @@
+/*
+ * out.c - the output file, which appears complete or not at all.
+ *
+ * O_TMPFILE gives a file without a name; linkat gives it one, and fails if the name is taken: so a
+ * kill at any time leaves nothing. Where the file system has no O_TMPFILE (some network and FUSE
+ * ones), a hidden name in the same folder is used and removed on every path out.
+ */
+#include "io.h"
+
+#include "alloc.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static const struct qp_out closed_out = {.fd = -1, .dirfd = -1};
+
+/* ---- Checks before the first byte --------------------------------------------------------- */
+
+static enum qplan_status open_folder(struct qp_out *out, struct qplan_error *err)
+{
+    char *slash = strrchr(out->path, '/');
+    out->name = slash ? slash + 1 : out->path;
+    if (out->name[0] == '\0' || strcmp(out->name, ".") == 0 || strcmp(out->name, "..") == 0)
+        return qp_fail(err, QPLAN_ERR_USAGE, out->shown,
+                       "the output needs a file name: expected a path that ends in a name");
+    const char *folder = slash == out->path ? "/" : ".";
+    if (slash && slash != out->path) {
+        *slash = '\0';
+        folder = out->path;
+    }
+    out->dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int errnum = errno;
+    if (slash)
+        *slash = '/';
+    return out->dirfd >= 0 ? QPLAN_OK
+                           : qp_fail_errno(err, errnum, out->shown, "cannot open its folder");
+}
+
+/* Refuses an input as target, whichever path leads to it, with or without force. */
+static enum qplan_status check_not_input(const struct qp_out *out,
+                                         const struct qp_file *const *inputs, size_t n_inputs,
+                                         struct qplan_error *err)
+{
+    struct stat st;
+    if (fstatat(out->dirfd, out->name, &st, 0) != 0)
+        return QPLAN_OK; /* nothing there, or a dangling link: no input either */
+    for (size_t i = 0; i < n_inputs; i++) {
+        if (st.st_dev == inputs[i]->dev && st.st_ino == inputs[i]->ino)
+            return qp_fail(err, QPLAN_ERR_USAGE, out->shown, "the output is the input %s",
+                           inputs[i]->shown);
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status check_target(const struct qp_out *out, struct qplan_error *err)
+{
+    struct stat st;
+    if (fstatat(out->dirfd, out->name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT)
+            return QPLAN_OK;
+        return qp_fail_errno(err, errno, out->shown, "cannot examine the target");
+    }
+    if (S_ISDIR(st.st_mode))
+        return qp_fail_errno(err, EISDIR, out->shown, "cannot write the output");
+    if (!out->force) {
+        qp_fail_errno(err, EEXIST, out->shown, "cannot write the output");
+        qp_hint(err, "--force replaces it");
+        return QPLAN_ERR_IO;
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status check_space(const struct qp_out *out, uint64_t n_bytes,
+                                     struct qplan_error *err)
+{
+    struct statvfs fs;
+    if (fstatvfs(out->dirfd, &fs) != 0 || fs.f_blocks == 0)
+        return QPLAN_OK; /* a file system that does not say; the write will tell */
+    uint64_t unit = fs.f_frsize ? fs.f_frsize : fs.f_bsize;
+    uint64_t blocks = geteuid() == 0 ? fs.f_bfree : fs.f_bavail;
+    if (n_bytes / unit < blocks)
+        return QPLAN_OK;
+    qp_fail_errno(err, ENOSPC, out->shown, "%" PRIu64 " bytes needed, %" PRIu64 " bytes free",
+                  n_bytes, blocks * unit);
+    return QPLAN_ERR_IO;
+}
+
+/* ---- The temporary file ---------------------------------------------------------------------- */
+
+static int link_to(const struct qp_out *out, const char *name)
+{
+    char proc[64];
+    if (!out->by_proc)
+        return linkat(out->fd, "", out->dirfd, name, AT_EMPTY_PATH);
+    (void)snprintf(proc, sizeof proc, "/proc/self/fd/%d", out->fd);
+    return linkat(AT_FDCWD, proc, out->dirfd, name, AT_SYMLINK_FOLLOW);
+}
+
+/*
+ * Whether the nameless file can get a name later: without /proc or the privilege for AT_EMPTY_PATH
+ * it cannot. Asked by linking to ".", which fails with EEXIST only once the file itself was found.
+ */
+static bool can_link(struct qp_out *out)
+{
+    for (int by_proc = 1; by_proc >= 0; by_proc--) {
+        out->by_proc = by_proc;
+        if (link_to(out, ".") != 0 && errno == EEXIST)
+            return true;
+    }
+    return false;
+}
+
+static int open_hidden(struct qp_out *out)
+{
+    for (unsigned i = 0; i < 1000; i++) {
+        (void)snprintf(out->hidden, sizeof out->hidden, ".qplan-%ld-%u.tmp", (long)getpid(), i);
+        int fd = openat(out->dirfd, out->hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+static enum qplan_status make_temporary(struct qp_out *out, struct qplan_error *err)
+{
+    out->fd = openat(out->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    out->linkable = out->fd >= 0 && can_link(out);
+    if (out->linkable)
+        return QPLAN_OK;
+    if (out->fd >= 0)
+        (void)close(out->fd);
+    out->fd = open_hidden(out);
+    if (out->fd >= 0)
+        return QPLAN_OK;
+    int errnum = errno;
+    out->hidden[0] = '\0';
+    return qp_fail_errno(err, errnum, out->shown, "cannot create a file in its folder");
+}
+
+enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, uint64_t n_bytes,
+                              const struct qp_file *const *inputs, size_t n_inputs,
+                              struct qplan_error *err)
+{
+    *out = closed_out;
+    out->force = force;
+    qp_escape(out->shown, sizeof out->shown, path, strlen(path));
+    out->path = qp_strndup(path, strlen(path));
+    if (!out->path)
+        return qp_fail_memory(err, out->shown, strlen(path));
+    enum qplan_status status = open_folder(out, err);
+    if (status == QPLAN_OK)
+        status = check_not_input(out, inputs, n_inputs, err);
+    if (status == QPLAN_OK)
+        status = check_target(out, err);
+    if (status == QPLAN_OK)
+        status = check_space(out, n_bytes, err);
+    if (status == QPLAN_OK)
+        status = make_temporary(out, err);
+    if (status != QPLAN_OK)
+        qp_out_discard(out);
+    return status;
+}
+
+enum qplan_status qp_out_write(const struct qp_out *out, uint64_t off, const void *bytes, size_t n,
+                               struct qplan_error *err)
+{
+    const char *from = bytes;
+    while (n > 0) {
+        ssize_t put = pwrite(out->fd, from, n, (off_t)off);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) {
+            int errnum = put < 0 ? errno : EIO;
+            qp_fail_errno(err, errnum, out->shown, "cannot write at byte %" PRIu64, off);
+            if (err)
+                err->offset = off;
+            return QPLAN_ERR_IO;
+        }
+        from += put;
+        off += (uint64_t)put;
+        n -= (size_t)put;
+    }
+    return QPLAN_OK;
+}
+
+/* ---- The end ----------------------------------------------------------------------------------
+ */
+
+/* Some file systems cannot sync a file or a folder; that is theirs to answer for. */
+static bool sync_unsupported(int errnum)
+{
+    return errnum == EINVAL || errnum == ENOTSUP || errnum == ENOTTY || errnum == EROFS;
+}
+
+static enum qplan_status sync_fd(int fd, const struct qp_out *out, const char *what,
+                                 struct qplan_error *err)
+{
+    if (fsync(fd) == 0 || sync_unsupported(errno))
+        return QPLAN_OK;
+    return qp_fail_errno(err, errno, out->shown, "cannot sync %s, so it may not be on disk", what);
+}
+
+/* Puts the hidden file in the place of the target, which may exist. */
+static int replace_target(struct qp_out *out)
+{
+    if (renameat(out->dirfd, out->hidden, out->dirfd, out->name) != 0)
+        return -1;
+    out->hidden[0] = '\0';
+    return 0;
+}
+
+/* Gives the nameless file a hidden name first: linkat cannot replace, rename can. */
+static int link_and_replace(struct qp_out *out)
+{
+    for (unsigned i = 0; i < 1000; i++) {
+        (void)snprintf(out->hidden, sizeof out->hidden, ".qplan-%ld-%u.tmp", (long)getpid(), i);
+        if (link_to(out, out->hidden) == 0)
+            return replace_target(out);
+        if (errno != EEXIST)
+            break;
+    }
+    out->hidden[0] = '\0';
+    return -1;
+}
+
+static int give_name(struct qp_out *out)
+{
+    if (out->linkable) {
+        int result = link_to(out, out->name);
+        if (result == 0 || errno != EEXIST || !out->force)
+            return result;
+        return link_and_replace(out);
+    }
+    if (out->force)
+        return replace_target(out);
+    /* link + unlink instead of rename: a target made meanwhile must not be lost. */
+    if (linkat(out->dirfd, out->hidden, out->dirfd, out->name, 0) != 0)
+        return -1;
+    (void)unlinkat(out->dirfd, out->hidden, 0);
+    out->hidden[0] = '\0';
+    return 0;
+}
+
+enum qplan_status qp_out_commit(struct qp_out *out, struct qplan_error *err)
+{
+    enum qplan_status status = sync_fd(out->fd, out, "the file", err);
+    if (status == QPLAN_OK && give_name(out) != 0) {
+        status = qp_fail_errno(err, errno, out->shown, "cannot give the output its name");
+        if (err && err->sys_errno == EEXIST)
+            qp_hint(err, "--force replaces it");
+    }
+    if (status == QPLAN_OK)
+        status = sync_fd(out->dirfd, out, "its folder", err);
+    if (status == QPLAN_OK && close(out->fd) != 0) {
+        out->fd = -1;
+        status = qp_fail_errno(err, errno, out->shown, "cannot close the file");
+    }
+    if (status == QPLAN_OK)
+        out->fd = -1;
+    qp_out_discard(out);
+    return status;
+}
+
+void qp_out_discard(struct qp_out *out)
+{
+    if (out->fd >= 0)
+        (void)close(out->fd);
+    if (out->hidden[0] != '\0')
+        (void)unlinkat(out->dirfd, out->hidden, 0);
+    if (out->dirfd >= 0)
+        (void)close(out->dirfd);
+    qp_free(out->path);
+    *out = closed_out;
+}

@@ -1,0 +1,23 @@
+/*
+ * pool.h - a team of threads for one job.
+ */
+#ifndef QP_BASE_POOL_H
+#define QP_BASE_POOL_H
+
+#include <stddef.h>
+
+/* One worker's part of the job; worker counts from 0. */
+typedef void (*qp_worker_fn)(void *ctx, unsigned worker);
+
+/*
+ * Runs work on n workers at once, this thread among them, and returns when all are done. Where the
+ * system refuses threads, fewer workers run: the work must be claimed, not split by number.
+ * Every worker runs in the default floating-point environment, whatever the caller's is. Returns
+ * the number of workers that ran.
+ */
+unsigned qp_team_run(unsigned n, qp_worker_fn work, void *ctx);
+
+/* The CPUs of the affinity mask, capped by the cgroup's quota; at least 1. */
+unsigned qp_cpu_count(void);
+
+#endif

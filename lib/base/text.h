@@ -1,0 +1,86 @@
+/*
+ * text.h - building text: names for messages, numbers, and a writer that grows or flushes.
+ */
+#ifndef QP_BASE_TEXT_H
+#define QP_BASE_TEXT_H
+
+#include "error.h"
+
+/* The length of the well-formed UTF-8 sequence that text begins with, or 0; n is at least 1. */
+size_t qp_utf8_decode(const char *text, size_t n, uint32_t *code);
+
+/* Writes a Unicode scalar value as UTF-8. Returns its length. */
+size_t qp_utf8_encode(char out[4], uint32_t code);
+
+/* Room for a quoted name: 80 characters of at most 4 bytes, quotes, dots, NUL. */
+#define QP_QUOTED 352
+
+/*
+ * A name from a file, made safe for a terminal: in single quotes; control, format and BiDi
+ * characters, quotes, backslashes and invalid UTF-8 as escapes; cut behind 80 characters of the
+ * shown text, which dots behind the quote tell. Returns out.
+ */
+const char *qp_quote(char out[QP_QUOTED], const char *name, size_t n);
+
+/*
+ * The same without quotes and without a cut at 80, for paths. At most n_out bytes, NUL included,
+ * and n_out is at least 1; what does not fit is cut, which dots at the end tell.
+ */
+const char *qp_escape(char *out, size_t n_out, const char *text, size_t n);
+
+/* Room for the text of any double. */
+#define QP_F64_TEXT 32
+
+/*
+ * The shortest decimal that reads back as the same double, the same in every locale: "2.0",
+ * "0.1", "1e-07". "nan", "inf" and "-inf" for the rest. Returns its length.
+ */
+size_t qp_format_f64(char out[QP_F64_TEXT], double value);
+
+/*
+ * Reads a decimal number: optional sign, digits with an optional fraction, optional exponent, the
+ * whole of text. False for anything else (inf, nan, hex, blanks) and for a value out of range.
+ */
+bool qp_parse_f64(const char *text, double *out);
+
+/* Reads 0|[1-9][0-9]* that fits 64 bits, the whole of text. */
+bool qp_parse_u64(const char *text, uint64_t *out);
+
+/* 1234567 -> "1.23 MB", with powers of 1000. Returns out. */
+const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes);
+
+/*
+ * Text that grows in memory or, with a write function, goes out in pieces. A failure is remembered
+ * and makes later calls do nothing: check it once, with qp_writer_finish.
+ */
+struct qp_writer {
+    char *data;
+    size_t n, cap;
+    qplan_write_fn write; /* NULL: everything stays in data */
+    void *ctx;
+    int error;     /* errno of the first failure, or 0 */
+    uint64_t open; /* JSON: bit d = the container at depth d has an element already */
+    unsigned depth;
+};
+
+/* A writer that keeps its text. */
+void qp_writer_init(struct qp_writer *w);
+
+/* A writer that hands its text to write in pieces of some 64 KiB. */
+void qp_writer_stream(struct qp_writer *w, qplan_write_fn write, void *ctx);
+
+void qp_put(struct qp_writer *w, const char *text, size_t n);
+void qp_puts(struct qp_writer *w, const char *text);
+void qp_printf(struct qp_writer *w, const char *fmt, ...) QP_PRINTF(2, 3);
+
+/*
+ * Flushes a stream, puts a NUL behind a text that is kept; MEMORY or IO for the first failure,
+ * with the subject given.
+ */
+enum qplan_status qp_writer_finish(struct qp_writer *w, const char *subject,
+                                   struct qplan_error *err);
+
+/* Releases the buffer. */
+void qp_writer_free(struct qp_writer *w);
+
+#endif

@@ -1,0 +1,486 @@
+/*
+ * qplan.h - the public interface of libqplan, and its only public header.
+ *
+ * The way data flows: open a checkpoint, make a plan, run it, verify the result, read the report.
+ *
+ *     qplan_checkpoint_open -> qplan_plan_make -> qplan_quantize -> qplan_report_write_json
+ *                              qplan_plan_read                      qplan_report_write_text
+ *
+ * Conventions, true for every function below:
+ *  - A function that can fail returns enum qplan_status and takes a struct qplan_error as its last
+ *    argument. The error may be NULL. On success it is left as it was; on failure the first problem
+ *    is described in it. Nothing in the library exits, aborts, prints or keeps global state.
+ *  - An object made by _open, _make, _read or another producing call is released by its one
+ *    _close or _free, which accepts NULL. On failure the out pointer is set to NULL.
+ *  - Pointers returned as const are borrowed: they live as long as the object they came from.
+ *  - Checkpoints, plans and reports are immutable once made and may be shared between threads.
+ *    Anything else may be used from one thread at a time.
+ */
+#ifndef QPLAN_H
+#define QPLAN_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QPLAN_VERSION "0.1.0"
+
+/* The revision of the numeric contract. It changes when any output byte of any input changes. */
+#define QPLAN_NUMERICS 1
+
+/* The highest rank that a tensor of a checkpoint may have. */
+#define QPLAN_MAX_RANK 64
+
+/* ---- Status and errors ----------------------------------------------------------------------- */
+
+enum qplan_status {
+    QPLAN_OK = 0,
+    QPLAN_ERR_PROOF,       /* a proof or a gate failed; the report says which */
+    QPLAN_ERR_USAGE,       /* wrong whatever the files hold: option values, output is the input */
+    QPLAN_ERR_INVALID,     /* the content of an input is bad or does not fit the request */
+    QPLAN_ERR_VALUE,       /* a number in the data is to blame: NaN, a scale that overflows */
+    QPLAN_ERR_UNSUPPORTED, /* legal, but not offered here */
+    QPLAN_ERR_IO,          /* the file system: missing, unreadable, exists, full, changed */
+    QPLAN_ERR_MEMORY,      /* out of memory, or a cap below the least that works */
+    QPLAN_ERR_CANCELLED,   /* qplan_run.cancel became non-zero */
+    QPLAN_ERR_INTERNAL     /* a bug in the library */
+};
+
+/* No error in this struct points anywhere: it may be copied and outlives every object. */
+struct qplan_error {
+    enum qplan_status status;
+    int sys_errno;      /* errno of the failed call, or 0 */
+    uint64_t offset;    /* byte of the file at fault, or QPLAN_NO_OFFSET */
+    char subject[512];  /* file, or file and tensor, escaped for a terminal */
+    char message[4096]; /* what is wrong: expected a, found b (at byte n) */
+    char hint[512];     /* what the user can do, or "" */
+};
+
+#define QPLAN_NO_OFFSET UINT64_MAX
+
+/* The name of a status in lower case: "ok", "proof", "usage", ... Never NULL. */
+const char *qplan_status_name(enum qplan_status status);
+
+/* ---- Element types ----------------------------------------------------------------------------
+ */
+
+/* The numeric types that tensors are quantized from and to. */
+enum qplan_dtype {
+    QPLAN_F64,
+    QPLAN_F32,
+    QPLAN_F16,
+    QPLAN_BF16,
+    QPLAN_INT8,
+    QPLAN_UINT8,
+    QPLAN_INT4,
+    QPLAN_UINT4,
+    QPLAN_INT16,
+    QPLAN_UINT16,
+    QPLAN_BINARY, /* for compression ratios only */
+    QPLAN_DTYPE_COUNT
+};
+
+/* The one spelling of a dtype ("bf16", "int4"), or NULL for a value outside the enum. */
+const char *qplan_dtype_name(enum qplan_dtype dtype);
+
+/* Finds a dtype by its exact name. Returns false and leaves *out alone if there is none. */
+bool qplan_dtype_parse(const char *name, enum qplan_dtype *out);
+
+/* Bits of one element: 64 for f64, 4 for int4, 1 for binary; 0 for a value outside the enum. */
+unsigned qplan_dtype_bits(enum qplan_dtype dtype);
+
+/* True for the float types and the signed integers. */
+bool qplan_dtype_is_signed(enum qplan_dtype dtype);
+
+/* The least and largest code of an integer dtype. Returns false for a float type. */
+bool qplan_dtype_range(enum qplan_dtype dtype, int32_t *q_min, int32_t *q_max);
+
+/* The 22 types that a safetensors header can name, in the order of the reference writer. */
+enum qplan_storage {
+    QPLAN_STORAGE_BOOL,
+    QPLAN_STORAGE_F4,
+    QPLAN_STORAGE_F6_E2M3,
+    QPLAN_STORAGE_F6_E3M2,
+    QPLAN_STORAGE_U8,
+    QPLAN_STORAGE_I8,
+    QPLAN_STORAGE_F8_E5M2,
+    QPLAN_STORAGE_F8_E4M3,
+    QPLAN_STORAGE_F8_E8M0,
+    QPLAN_STORAGE_F8_E4M3FNUZ,
+    QPLAN_STORAGE_F8_E5M2FNUZ,
+    QPLAN_STORAGE_I16,
+    QPLAN_STORAGE_U16,
+    QPLAN_STORAGE_F16,
+    QPLAN_STORAGE_BF16,
+    QPLAN_STORAGE_I32,
+    QPLAN_STORAGE_U32,
+    QPLAN_STORAGE_F32,
+    QPLAN_STORAGE_C64,
+    QPLAN_STORAGE_F64,
+    QPLAN_STORAGE_I64,
+    QPLAN_STORAGE_U64,
+    QPLAN_STORAGE_COUNT
+};
+
+/* The name in a safetensors header ("BF16"), or NULL for a value outside the enum. */
+const char *qplan_storage_name(enum qplan_storage storage);
+
+/* Bits of one element (F4: 4, F6: 6, BOOL: 8); 0 for a value outside the enum. */
+unsigned qplan_storage_bits(enum qplan_storage storage);
+
+/* ---- Schemes -----------------------------------------------------------------------------------
+ */
+
+enum qplan_granularity {
+    QPLAN_PER_TENSOR,
+    QPLAN_PER_CHANNEL, /* one set for each coordinate on .axis */
+    QPLAN_PER_GROUP,   /* sets of .group consecutive elements of the last axis */
+    QPLAN_PER_BLOCK    /* sets of .block_rows x .block_cols over the last two axes */
+};
+
+/*
+ * How one tensor is quantized. Written as text:
+ *
+ *     DTYPE[:GRAN][:asym|:sym][:narrow][:SCALEDTYPE]      GRAN = t | cN | gN | bRxC
+ *
+ * "int8:c0", "int4:g128:asym", "int8:b128x128:bf16". Left out: GRAN is c0 for 8-bit and g128 for
+ * 4-bit codes, signed types are symmetric and unsigned ones asymmetric, the scale is f32.
+ */
+struct qplan_scheme {
+    enum qplan_dtype dtype; /* int8 uint8 int4 uint4 */
+    enum qplan_granularity granularity;
+    int32_t axis;        /* per channel; negative counts from the end */
+    uint64_t group;      /* per group, at least 1 */
+    uint64_t block_rows; /* per block, at least 1 */
+    uint64_t block_cols;
+    bool asymmetric;
+    bool narrow;                  /* signed only: the range is -q_max .. q_max */
+    enum qplan_dtype scale_dtype; /* f32 f16 bf16 */
+};
+
+/* Room for the text of any scheme, its NUL included. */
+#define QPLAN_SCHEME_TEXT 96
+
+/* The scheme that a dtype has when nothing else is said. USAGE for a dtype that has no codes. */
+enum qplan_status qplan_scheme_default(struct qplan_scheme *out, enum qplan_dtype dtype,
+                                       struct qplan_error *err);
+
+/* Reads the text above. USAGE with the position of the first wrong part. */
+enum qplan_status qplan_scheme_parse(struct qplan_scheme *out, const char *text,
+                                     struct qplan_error *err);
+
+/* Writes the canonical text: GRAN always, other defaults left out. Returns its length. */
+size_t qplan_scheme_format(const struct qplan_scheme *scheme, char out[QPLAN_SCHEME_TEXT]);
+
+/* ---- Parameters --------------------------------------------------------------------------------
+ */
+
+enum qplan_param_scheme {
+    QPLAN_SYMMETRIC,
+    QPLAN_ASYMMETRIC,
+    QPLAN_LINEAR,      /* the asymmetric formula */
+    QPLAN_LOGARITHMIC, /* on ln x; positive data only */
+    QPLAN_CHANNEL_WISE,
+    QPLAN_BLOCK_WISE
+};
+
+/*
+ * A set of quantization parameters: x' = scale * (code - zero_point), one pair per set.
+ * Made by a constructor below, released by qplan_params_free. A failed call leaves the old
+ * contents.
+ */
+struct qplan_params {
+    enum qplan_dtype dtype; /* int8 uint8 int4 uint4 int16 uint16; binary for ratios only */
+    enum qplan_param_scheme scheme;
+    bool narrow_range;
+    enum qplan_dtype scale_dtype; /* f32 or f64: the precision that the scales were found in */
+    size_t n_sets;
+    double *scale;       /* n_sets values of scale_dtype */
+    int32_t *zero_point; /* n_sets */
+    size_t block_size;   /* block_wise; 0 = none */
+    double *min_val;     /* n_sets, or NULL when unknown */
+    double *max_val;
+};
+
+/* Constructors. MEMORY when out of memory; INVALID for n = 0, size = 0 or a dtype without codes. */
+enum qplan_status qplan_params_int8_symmetric(struct qplan_params *out, struct qplan_error *err);
+enum qplan_status qplan_params_uint8_asymmetric(struct qplan_params *out, struct qplan_error *err);
+enum qplan_status qplan_params_int4_symmetric(struct qplan_params *out, struct qplan_error *err);
+/* uint8, asymmetric, with the values given; the scale is rounded to f32. */
+enum qplan_status qplan_params_new(struct qplan_params *out, double scale, int32_t zero_point,
+                                   struct qplan_error *err);
+/* n sets of (1, 0). */
+enum qplan_status qplan_params_channel_wise(struct qplan_params *out, size_t n,
+                                            enum qplan_dtype dtype, struct qplan_error *err);
+/* One set of (1, 0) until statistics of more sets are given. */
+enum qplan_status qplan_params_block_wise(struct qplan_params *out, size_t block_size,
+                                          enum qplan_dtype dtype, struct qplan_error *err);
+
+/* A deep copy; *out is overwritten without being freed. */
+enum qplan_status qplan_params_copy(struct qplan_params *out, const struct qplan_params *params,
+                                    struct qplan_error *err);
+
+/* Releases the arrays and clears the struct. NULL and a cleared struct are fine. */
+void qplan_params_free(struct qplan_params *params);
+
+/* One line for people, cut to fit and NUL-terminated. Returns the full length, as snprintf does. */
+size_t qplan_params_print(const struct qplan_params *params, char *out, size_t n_bytes);
+
+/*
+ * Computes scale and zero point of n sets from their least and largest values and stores both
+ * ranges. n becomes the number of sets: any n >= 1 for channel_wise and block_wise, 1 for the other
+ * schemes unless the params already have n sets. VALUE with the index: min > max, not finite,
+ * logarithmic with min <= 0, a scale that overflows.
+ */
+enum qplan_status qplan_params_from_statistics(struct qplan_params *params, const double *min,
+                                               const double *max, size_t n,
+                                               struct qplan_error *err);
+
+/* Checks that the parameters are usable; names the first bad member and its index. */
+enum qplan_status qplan_params_validate(const struct qplan_params *params, struct qplan_error *err);
+
+/* The number of (scale, zero point) pairs. */
+size_t qplan_params_num_parameter_sets(const struct qplan_params *params);
+
+/* channel_wise or block_wise with more than one set. */
+bool qplan_params_is_per_channel(const struct qplan_params *params);
+
+/*
+ * The proven bound of |x - x'| for every x inside the statistics, the largest over the sets.
+ * Without statistics clipping is unknown: the rounding part alone is returned and, if
+ * clipping_known is not NULL, *clipping_known is set to false. Infinite for parameters that
+ * qplan_params_validate refuses.
+ */
+double qplan_params_quantization_error_bound(const struct qplan_params *params,
+                                             bool *clipping_known);
+
+/* 32 / bits: what the codes alone would save of f32 data. */
+double qplan_params_compression_ratio(const struct qplan_params *params);
+
+/*
+ * Bytes of n_elems f32 values over the bytes of padded codes, f32 scales and i32 zero points;
+ * block_wise with the sets that n_elems makes.
+ */
+double qplan_params_effective_compression_ratio(const struct qplan_params *params,
+                                                uint64_t n_elems);
+
+/* ---- Checkpoints -------------------------------------------------------------------------------
+ */
+
+struct qplan_checkpoint;
+
+/* One tensor of a checkpoint. */
+struct qplan_entry {
+    const char *name; /* UTF-8, NUL-terminated, not escaped */
+    const uint64_t *shape;
+    uint64_t begin, end; /* bytes in the data section */
+    uint32_t name_len;
+    uint8_t storage; /* enum qplan_storage */
+    uint8_t rank;
+};
+
+/*
+ * Opens a safetensors file and proves its whole layout before anything else is read. INVALID with
+ * the byte and the tensor at fault, IO when the file system refuses, MEMORY.
+ */
+enum qplan_status qplan_checkpoint_open(struct qplan_checkpoint **out, const char *path,
+                                        struct qplan_error *err);
+void qplan_checkpoint_close(struct qplan_checkpoint *checkpoint);
+
+const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint);
+uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint);
+size_t qplan_checkpoint_count(const struct qplan_checkpoint *checkpoint);
+
+/* The i-th tensor in the byte-wise order of names, or NULL if i is out of range. */
+const struct qplan_entry *qplan_checkpoint_entry(const struct qplan_checkpoint *checkpoint,
+                                                 size_t i);
+
+/* The value of a __metadata__ key, or NULL. */
+const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint, const char *key);
+
+/* ---- Plans --------------------------------------------------------------------------------------
+ */
+
+struct qplan_plan;
+
+enum qplan_indivisible {
+    QPLAN_INDIVISIBLE_ERROR,
+    QPLAN_INDIVISIBLE_KEEP,
+    QPLAN_INDIVISIBLE_RAGGED
+};
+enum qplan_nonfinite { QPLAN_NONFINITE_ERROR, QPLAN_NONFINITE_SATURATE };
+enum qplan_zero_point { QPLAN_ZERO_POINT_ALWAYS, QPLAN_ZERO_POINT_ASYMMETRIC };
+
+/* What a person asks for. Zero bytes are the defaults, except that scheme must be set. */
+struct qplan_plan_options {
+    struct qplan_scheme scheme;
+    const char *calibrate; /* "minmax"; NULL = minmax */
+    const char *const *include;
+    size_t n_include;
+    const char *const *exclude;
+    size_t n_exclude;
+    enum qplan_indivisible indivisible;
+    enum qplan_nonfinite nonfinite;
+    enum qplan_zero_point zero_point;
+};
+
+/* Receives bytes; returns 0, or an errno value to stop. */
+typedef int (*qplan_write_fn)(void *ctx, const void *bytes, size_t n_bytes);
+
+/*
+ * Decides what becomes of every tensor and computes every output tensor, offset and size. All that
+ * can fail without reading data fails here. The plan borrows from the checkpoint, which must
+ * outlive it.
+ */
+enum qplan_status qplan_plan_make(struct qplan_plan **out,
+                                  const struct qplan_checkpoint *checkpoint,
+                                  const struct qplan_plan_options *options,
+                                  struct qplan_error *err);
+
+/* Reads a plan document. name is what errors call it, for example the path it came from. */
+enum qplan_status qplan_plan_read(struct qplan_plan **out,
+                                  const struct qplan_checkpoint *checkpoint, const char *name,
+                                  const char *text, size_t n_bytes, struct qplan_error *err);
+void qplan_plan_free(struct qplan_plan *plan);
+
+/* The plan document (qplan-plan/1), one line. */
+enum qplan_status qplan_plan_write_json(const struct qplan_plan *plan, qplan_write_fn write,
+                                        void *ctx, struct qplan_error *err);
+
+/* A table for people with the exact size of the output. */
+enum qplan_status qplan_plan_write_text(const struct qplan_plan *plan, qplan_write_fn write,
+                                        void *ctx, struct qplan_error *err);
+
+/*
+ * The bare name of the output file: from the scheme, from the plan document, or, for a document
+ * that names none, STEM.quantized.safetensors.
+ */
+const char *qplan_plan_output_name(const struct qplan_plan *plan);
+uint64_t qplan_plan_output_bytes(const struct qplan_plan *plan);
+
+/* Warnings that came up while planning: how many, and the text of the i-th. */
+size_t qplan_plan_warning_count(const struct qplan_plan *plan);
+const char *qplan_plan_warning(const struct qplan_plan *plan, size_t i);
+
+/* ---- Running ------------------------------------------------------------------------------------
+ */
+
+/* Instruction set levels; a limit of QPLAN_ISA_BEST takes what the CPU has. */
+enum qplan_isa { QPLAN_ISA_BEST, QPLAN_ISA_SCALAR, QPLAN_ISA_AVX2, QPLAN_ISA_AVX512 };
+
+/* The name of a level ("scalar"), or NULL. */
+const char *qplan_isa_name(enum qplan_isa isa);
+
+/* Finds a level by name and says whether this CPU has it. USAGE if unknown or absent. */
+enum qplan_status qplan_isa_parse(const char *name, enum qplan_isa *out, struct qplan_error *err);
+
+/* How a job uses the machine. Zero bytes are the defaults. NULL is accepted for all defaults. */
+struct qplan_run {
+    unsigned threads;      /* 0 = the CPUs of the affinity mask, capped by the cgroup quota */
+    uint64_t memory_bytes; /* cap of the data buffers; 0 = the default of a few MiB a thread */
+    enum qplan_isa isa;
+    bool force; /* replace an existing output */
+    /* Called from one thread at a time with the bytes of input done and to do. NULL = silent. */
+    void (*progress)(void *ctx, uint64_t done, uint64_t total);
+    void *progress_ctx;
+    /* When it becomes non-zero, the job stops, removes what it made and returns CANCELLED. */
+    const volatile sig_atomic_t *cancel;
+};
+
+struct qplan_gate;
+struct qplan_report;
+
+/*
+ * Runs a plan and writes out_path, which exists afterwards complete or not at all. With verify the
+ * written bytes are proven against the source before they get their name; gates, if any, are
+ * evaluated then too (PROOF, nothing written). *report is made on success and, so that it can be
+ * shown, on PROOF.
+ */
+struct qplan_quantize_options {
+    const char *out_path;
+    bool verify;
+    const struct qplan_gate *const *gates;
+    size_t n_gates;
+};
+enum qplan_status qplan_quantize(struct qplan_report **report, const struct qplan_plan *plan,
+                                 const struct qplan_quantize_options *options,
+                                 const struct qplan_run *run, struct qplan_error *err);
+
+/*
+ * Writes the plain checkpoint that a native quantized one stands for. dtype NULL keeps the source
+ * dtypes; otherwise f32, f16 or bf16 for the tensors that were quantized.
+ */
+enum qplan_status qplan_dequantize(struct qplan_report **report,
+                                   const struct qplan_checkpoint *checkpoint, const char *out_path,
+                                   const enum qplan_dtype *dtype, const struct qplan_run *run,
+                                   struct qplan_error *err);
+
+/* ---- Reports and gates --------------------------------------------------------------------------
+ */
+
+/*
+ * Parses [SCOPE:]METRIC OP NUMBER, for example "sqnr_db<30", "total:ratio<1.9" or
+ * "*.mlp.*:max_abs>1e-3". USAGE with the part that is wrong.
+ */
+enum qplan_status qplan_gate_parse(struct qplan_gate **out, const char *text,
+                                   struct qplan_error *err);
+void qplan_gate_free(struct qplan_gate *gate);
+
+struct qplan_inspect_options {
+    const struct qplan_checkpoint *against; /* the source, to measure; or NULL */
+    bool prove;                             /* verify: a source tensor missing is an offence */
+    const char *const *include;             /* report only tensors that one of these matches */
+    size_t n_include;
+    const struct qplan_gate *const *gates;
+    size_t n_gates;
+};
+
+/*
+ * Looks at a checkpoint: schemes, bounds and ratios; with a source, measured errors too. With
+ * .prove, PROOF when the file is not what the source and the stored parameters give; err names the
+ * first offender. PROOF also when a gate fails. *report is made on success and on PROOF.
+ */
+enum qplan_status qplan_inspect(struct qplan_report **report,
+                                const struct qplan_checkpoint *checkpoint,
+                                const struct qplan_inspect_options *options,
+                                const struct qplan_run *run, struct qplan_error *err);
+void qplan_report_free(struct qplan_report *report);
+
+/* A number that may be unknown. */
+struct qplan_maybe {
+    double value;
+    bool known;
+};
+
+struct qplan_totals {
+    uint64_t tensors, quantized, kept, elements;
+    uint64_t source_bytes, code_bytes, param_bytes, kept_bytes, data_bytes;
+    uint64_t file_bytes;
+    struct qplan_maybe ratio_ideal, ratio, bpw;
+};
+const struct qplan_totals *qplan_report_totals(const struct qplan_report *report);
+
+/* Failed gates: how many, and the text of the i-th ("a.weight: sqnr_db = 27.9, fails if < 30"). */
+size_t qplan_report_gate_failures(const struct qplan_report *report);
+const char *qplan_report_gate_failure(const struct qplan_report *report, size_t i);
+size_t qplan_report_warning_count(const struct qplan_report *report);
+const char *qplan_report_warning(const struct qplan_report *report, size_t i);
+
+/* The report document (qplan-report/1), one line and a newline. */
+enum qplan_status qplan_report_write_json(const struct qplan_report *report, qplan_write_fn write,
+                                          void *ctx, struct qplan_error *err);
+
+/* The same for people; every_tensor prints all rows instead of patterns. */
+enum qplan_status qplan_report_write_text(const struct qplan_report *report, bool every_tensor,
+                                          qplan_write_fn write, void *ctx, struct qplan_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
