@@ -1,0 +1,88 @@
+/*
+ * native.c - the native layout, writing side: names, types and shapes of the output tensors, and
+ * the record that the metadata keeps of each. Reading is native_read.c.
+ */
+#include "native.h"
+
+#include "../../lib/base/check.h"
+#include "../../lib/base/dtype.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const suffixes[QP_NATIVE_PARTS] = {"", "_scale", "_zero_point"};
+
+uint64_t qp_code_extent(const struct qplan_scheme *scheme, uint64_t last_extent)
+{
+    return qplan_dtype_bits(scheme->dtype) == 4 ? qp_div_up(last_extent, 2) : last_extent;
+}
+
+static enum qplan_storage part_storage(const struct qplan_scheme *scheme, enum qp_native_part part)
+{
+    if (part == QP_SCALE)
+        return qp_dtype_storage(scheme->scale_dtype);
+    if (part == QP_ZERO_POINT)
+        return qplan_dtype_is_signed(scheme->dtype) ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8;
+    return qp_dtype_storage(scheme->dtype);
+}
+
+static uint64_t *copy_shape(struct qp_arena *arena, const uint64_t *shape, unsigned rank)
+{
+    uint64_t *copy = qp_arena_alloc(arena, rank, sizeof *copy);
+    if (copy)
+        memcpy(copy, shape, rank * sizeof *copy);
+    return copy;
+}
+
+static bool make_part(const struct qplan_entry *source, const struct qplan_scheme *scheme,
+                      const struct qp_sets *sets, enum qp_native_part part, struct qp_arena *arena,
+                      struct qplan_entry *out)
+{
+    bool is_codes = part == QP_CODES;
+    unsigned rank = is_codes ? source->rank : sets->rank;
+    uint64_t *shape = copy_shape(arena, is_codes ? source->shape : sets->shape, rank);
+    char *name = qp_arena_join(arena, source->name, source->name_len, suffixes[part]);
+    if (!shape || !name)
+        return false;
+    if (is_codes)
+        shape[rank - 1] = qp_code_extent(scheme, shape[rank - 1]);
+    *out = (struct qplan_entry){
+        .name = name,
+        .name_len = source->name_len + (uint32_t)strlen(suffixes[part]),
+        .storage = (uint8_t)part_storage(scheme, part),
+        .rank = (uint8_t)rank,
+        .shape = shape,
+    };
+    return true;
+}
+
+unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
+                           enum qplan_zero_point zero_point, struct qp_arena *arena,
+                           struct qplan_entry out[QP_NATIVE_PARTS])
+{
+    struct qp_sets sets;
+    qp_sets_make(&sets, scheme, source->shape, source->rank);
+    bool has_zero_point = zero_point == QPLAN_ZERO_POINT_ALWAYS || scheme->asymmetric;
+    unsigned n = has_zero_point ? QP_NATIVE_PARTS : QP_ZERO_POINT;
+    for (unsigned part = 0; part < n; part++) {
+        if (!make_part(source, scheme, &sets, (enum qp_native_part)part, arena, &out[part]))
+            return 0;
+    }
+    return n;
+}
+
+bool qp_native_owns_key(const char *key)
+{
+    return strncmp(key, "qplan.", 6) == 0;
+}
+
+void qp_native_put_record(struct qp_writer *w, const struct qplan_entry *source,
+                          const struct qplan_scheme *scheme, const char *calibrate)
+{
+    char text[QPLAN_SCHEME_TEXT];
+    qplan_scheme_format(scheme, text);
+    qp_printf(w, "%s %s %s ", text, calibrate,
+              qplan_storage_name((enum qplan_storage)source->storage));
+    for (unsigned i = 0; i < source->rank; i++)
+        qp_printf(w, "%s%" PRIu64, i ? "x" : "", source->shape[i]);
+}

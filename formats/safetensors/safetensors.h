@@ -1,0 +1,83 @@
+/*
+ * safetensors.h - the container: a strict reader and a canonical writer.
+ *
+ * The reader accepts only what the reference reader and the written format both accept, and proves
+ * the whole layout (every size, no hole, no overlap, the exact file size) before it returns. The
+ * writer gives the same bytes for the same tensors and metadata, always.
+ */
+#ifndef QP_SAFETENSORS_H
+#define QP_SAFETENSORS_H
+
+#include "../../lib/base/io.h"
+#include "../../lib/base/text.h"
+
+#define QP_ST_MAX_HEADER  100000000u /* bytes of JSON: the limit of the reference */
+#define QP_ST_WARN_HEADER 25000000u  /* the model hub's page reads no more */
+#define QP_ST_MAX_NAME    65536u     /* bytes of a tensor name */
+
+struct qp_st_pair {
+    const char *key, *value; /* decoded, NUL behind; values may contain NULs */
+    uint32_t key_len, value_len;
+};
+
+/* An open file. The strings point into the header, which is decoded in place. */
+struct qp_st {
+    struct qp_file file;
+    uint64_t header_bytes; /* 8 + N: where the data section begins */
+    uint64_t data_bytes;
+    char *header;
+    uint64_t *dims;              /* all shapes, one behind the other */
+    struct qplan_entry *entries; /* in byte-wise order of names */
+    size_t n_entries;
+    struct qp_st_pair *metadata; /* in byte-wise order of keys */
+    size_t n_metadata;
+};
+
+/* Opens and proves a file. */
+enum qplan_status qp_st_open(struct qp_st *st, const char *path, struct qplan_error *err);
+
+/* The same for a descriptor that stays the caller's; path is for messages. */
+enum qplan_status qp_st_open_fd(struct qp_st *st, int fd, const char *path,
+                                struct qplan_error *err);
+
+/* The same for a header alone: n bytes of JSON that would stand in a file of file_bytes. For tests.
+ */
+enum qplan_status qp_st_parse(struct qp_st *st, const char *json, size_t n, uint64_t file_bytes,
+                              const char *path, struct qplan_error *err);
+
+void qp_st_close(struct qp_st *st);
+
+/* The entry with this name, or NULL. */
+const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n);
+
+/* The metadata pair with this key, or NULL. */
+const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key);
+
+/* Elements of an entry: the product of its extents. Proven not to overflow when it was read. */
+uint64_t qp_entry_elements(const struct qplan_entry *entry);
+
+/* Bytes of n_elems elements of a storage type: false if that overflows or is not whole bytes. */
+bool qp_storage_bytes(enum qplan_storage storage, uint64_t n_elems, uint64_t *out);
+
+/* Elements of a shape; false if the product of its non-zero extents passes 2^63. */
+bool qp_shape_elements(const uint64_t *shape, unsigned rank, uint64_t *out);
+
+/* "file.safetensors: 'tensor'" for messages, made from an open file and an entry. */
+const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qplan_entry *entry);
+
+/*
+ * Sorts the tensors of a new file (element width descending, then name) and gives them their begin
+ * and end. INVALID names two tensors of the same name. *data_bytes is the sum.
+ */
+enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
+                               const char *subject, struct qplan_error *err);
+
+/*
+ * Appends the complete header of a file, its 8-byte length included and padded with spaces to 8.
+ * entries in offset order, metadata in key order. INVALID if it passes QP_ST_MAX_HEADER.
+ */
+enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
+                                   size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
+                                   const char *subject, struct qplan_error *err);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * writer.c - the canonical header of a new file: one order, one form of JSON, one padding.
+ *
+ * The bytes depend on the tensors and the metadata alone. Never writes data.
+ */
+#include "internal.h"
+
+#include "../../lib/base/check.h"
+#include "../../lib/base/dtype.h"
+#include "../../lib/base/json.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Order and offsets ----------------------------------------------------------------------- */
+
+/* Entries are sorted by pointer, so that whoever made them finds them where they were. */
+static const struct qplan_entry *entry_at(const void *slot)
+{
+    return *(const struct qplan_entry *const *)slot;
+}
+
+static struct qp_st_name name_at(const void *slot)
+{
+    return qp_st_entry_name(entry_at(slot));
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return qp_st_compare(name_at(a), name_at(b));
+}
+
+/* Wide elements first: then each tensor begins at a multiple of its element width. */
+static int compare_canonical(const void *a, const void *b)
+{
+    const struct qplan_entry *x = entry_at(a), *y = entry_at(b);
+    unsigned bits_x = qplan_storage_bits(x->storage), bits_y = qplan_storage_bits(y->storage);
+    if (bits_x != bits_y)
+        return bits_x > bits_y ? -1 : 1;
+    return compare_names(a, b);
+}
+
+static void sort(struct qplan_entry **entries, size_t n, int (*compare)(const void *, const void *))
+{
+    size_t i = 1;
+    while (i < n && compare(&entries[i - 1], &entries[i]) <= 0)
+        i++;
+    if (i < n)
+        qsort(entries, n, sizeof *entries, compare);
+}
+
+static enum qplan_status check_unique(struct qplan_entry *const *entries, size_t n,
+                                      const char *subject, struct qplan_error *err)
+{
+    size_t twice = qp_st_duplicate(entries, n, sizeof *entries, name_at);
+    if (twice == 0)
+        return QPLAN_OK;
+    char name[QP_QUOTED];
+    return qp_fail(err, QPLAN_ERR_INVALID, subject,
+                   "duplicate tensor name: expected %s once, found it twice",
+                   qp_quote(name, entries[twice]->name, entries[twice]->name_len));
+}
+
+/* Places one tensor at begin. False if its end is no offset that a header can hold. */
+static bool place(struct qplan_entry *entry, uint64_t begin)
+{
+    uint64_t n_elems, n_bytes;
+    entry->begin = begin;
+    return qp_shape_elements(entry->shape, entry->rank, &n_elems) &&
+           qp_storage_bytes(entry->storage, n_elems, &n_bytes) &&
+           qp_add_u64(begin, n_bytes, &entry->end) && entry->end <= INT64_MAX;
+}
+
+enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
+                               const char *subject, struct qplan_error *err)
+{
+    sort(entries, n, compare_names);
+    QP_TRY(check_unique(entries, n, subject, err));
+    sort(entries, n, compare_canonical);
+    uint64_t end = 0;
+    for (size_t i = 0; i < n; i++) {
+        char name[QP_QUOTED];
+        if (!place(entries[i], end))
+            return qp_fail(err, QPLAN_ERR_INVALID, subject,
+                           "size of %s: expected whole bytes up to offset %" PRId64
+                           ", found more or a part of a byte",
+                           qp_quote(name, entries[i]->name, entries[i]->name_len), INT64_MAX);
+        end = entries[i]->end;
+    }
+    *data_bytes = end;
+    return QPLAN_OK;
+}
+
+/* ---- The header ------------------------------------------------------------------------------ */
+
+static void put_metadata(struct qp_writer *w, const struct qp_st_pair *pairs, size_t n)
+{
+    qp_json_key(w, "__metadata__");
+    qp_json_open(w, '{');
+    for (size_t i = 0; i < n; i++) {
+        qp_json_key_n(w, pairs[i].key, pairs[i].key_len);
+        qp_json_put_string(w, pairs[i].value, pairs[i].value_len);
+    }
+    qp_json_close(w, '}');
+}
+
+static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
+{
+    qp_json_key_n(w, entry->name, entry->name_len);
+    qp_json_open(w, '{');
+    qp_json_key(w, "dtype");
+    qp_json_put_str(w, qplan_storage_name(entry->storage));
+    qp_json_key(w, "shape");
+    qp_json_open(w, '[');
+    for (unsigned i = 0; i < entry->rank; i++)
+        qp_json_put_u64(w, entry->shape[i]);
+    qp_json_close(w, ']');
+    qp_json_key(w, "data_offsets");
+    qp_json_open(w, '[');
+    qp_json_put_u64(w, entry->begin);
+    qp_json_put_u64(w, entry->end);
+    qp_json_close(w, ']');
+    qp_json_close(w, '}');
+}
+
+static void put_json(struct qp_writer *w, const struct qplan_entry *const *entries, size_t n,
+                     const struct qp_st_pair *metadata, size_t n_metadata)
+{
+    qp_json_open(w, '{');
+    if (n_metadata > 0)
+        put_metadata(w, metadata, n_metadata);
+    for (size_t i = 0; i < n; i++)
+        put_entry(w, entries[i]);
+    qp_json_close(w, '}');
+}
+
+static int count(void *ctx, const void *bytes, size_t n_bytes)
+{
+    (void)bytes;
+    *(uint64_t *)ctx += n_bytes;
+    return 0;
+}
+
+/* The length has its place in front of the text, so the text is written twice: once to count. */
+static enum qplan_status measure(uint64_t *n_bytes, const struct qplan_entry *const *entries,
+                                 size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
+                                 const char *subject, struct qplan_error *err)
+{
+    struct qp_writer counter;
+    *n_bytes = 0;
+    qp_writer_stream(&counter, count, n_bytes);
+    put_json(&counter, entries, n, metadata, n_metadata);
+    enum qplan_status status = qp_writer_finish(&counter, subject, err);
+    qp_writer_free(&counter);
+    return status;
+}
+
+enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
+                                   size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
+                                   const char *subject, struct qplan_error *err)
+{
+    uint64_t n_json;
+    QP_TRY(measure(&n_json, entries, n, metadata, n_metadata, subject, err));
+    uint64_t padded = qp_div_up(n_json, 8) * 8;
+    if (padded > QP_ST_MAX_HEADER)
+        return qp_fail(err, QPLAN_ERR_INVALID, subject,
+                       "header too long: expected at most %u bytes, found %" PRIu64,
+                       QP_ST_MAX_HEADER, padded);
+    char length[QP_ST_LENGTH_BYTES];
+    for (unsigned i = 0; i < QP_ST_LENGTH_BYTES; i++)
+        length[i] = (char)(padded >> (8 * i) & 0xff);
+    qp_put(w, length, sizeof length);
+    put_json(w, entries, n, metadata, n_metadata);
+    qp_put(w, "        ", (size_t)(padded - n_json));
+    return QPLAN_OK;
+}
