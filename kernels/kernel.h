@@ -1,0 +1,137 @@
+/*
+ * kernel.h - what a kernel is, and the table of all of them.
+ *
+ * A kernel works on a tile: a rectangle of a tensor, contiguous in memory, whose columns fall into
+ * parameter sets. It knows nothing of files, threads or memory: every buffer is the caller's. The
+ * scalar kernels are the specification; any other must give the same bits.
+ *
+ * Working precision: f64 for f64 data, f32 for the rest. Arrays of lo, hi, scale and decoded values
+ * have that type and are passed as void pointers; .work_bytes is their element size.
+ */
+#ifndef QP_KERNEL_H
+#define QP_KERNEL_H
+
+#include "../lib/qplan.h"
+
+/* The geometry of a tile; lib/base/scheme.h has the picture that bands and columns come from. */
+struct qp_tile {
+    size_t rows, cols;
+    size_t band_rows; /* rows that share their sets; the last band of a tile may be shorter */
+    size_t col_width; /* columns of a set; the last set of a row may be shorter */
+    size_t col_skip;  /* columns of the first set that lie left of the tile, < col_width */
+};
+
+/* Sets side by side in a tile, and in all. Arrays of parameters have qp_tile_sets elements. */
+static inline size_t qp_tile_cols(const struct qp_tile *tile)
+{
+    size_t end = tile->col_skip + tile->cols;
+    return end / tile->col_width + (end % tile->col_width != 0);
+}
+
+static inline size_t qp_tile_sets(const struct qp_tile *tile)
+{
+    size_t bands = tile->rows / tile->band_rows + (tile->rows % tile->band_rows != 0);
+    return bands * qp_tile_cols(tile);
+}
+
+/* How codes are made from a range. */
+struct qp_code_rule {
+    int32_t q_min, q_max;
+    bool asymmetric;
+    bool is_signed;               /* int8, int4 */
+    enum qplan_dtype scale_dtype; /* what the scale is rounded up to */
+};
+
+/* What check finds in a tile. Counts and positions add up over tiles in flat order. */
+struct qp_check {
+    uint64_t offences;    /* elements that are neither within the bound nor clipped */
+    size_t first_offence; /* element of the tile, where offences > 0 */
+    uint64_t clipped;
+    size_t first_clipped;
+    double max_clip;
+    uint64_t nonfinite;
+};
+
+/* Elements whose errors are summed in one fixed order. */
+#define QP_BLOCK 4096
+
+/* Sums over one block: lanes by index modulo 16, ascending, then a fixed tree. Finite x only. */
+struct qp_sums {
+    double e2, x2, y2, xy; /* of e = x - y, with y the decoded value */
+    double max_abs;        /* largest |e| */
+    size_t max_at;         /* its first element */
+};
+
+/* The kernels that read one float dtype. */
+struct qp_source_kernels {
+    enum qplan_dtype dtype;
+    enum qplan_isa isa;
+    uint8_t elem_bytes, work_bytes;
+    const struct qp_work_kernels *work;
+
+    /* Widens lo[set] and hi[set] by the finite values of a tile; returns the number of others. */
+    uint64_t (*range)(const struct qp_tile *tile, const void *src, void *lo, void *hi);
+
+    /* Codes of a tile, one byte each: two's complement, or 0..255. */
+    void (*quantize)(const struct qp_tile *tile, const void *src, const struct qp_code_rule *rule,
+                     const void *scale, const int32_t *zero, uint8_t *codes);
+
+    /* Compares a tile with its decoded values y, which were made from scale and zero. */
+    void (*check)(const struct qp_tile *tile, const void *src, const void *y,
+                  const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
+                  const double *bound, struct qp_check *result);
+
+    /* The sums of at most QP_BLOCK elements that begin at a multiple of QP_BLOCK. */
+    void (*sums)(const void *src, const void *y, size_t n, struct qp_sums *result);
+};
+
+/* The kernels of one working precision. */
+struct qp_work_kernels {
+    enum qplan_dtype work; /* f32 or f64 */
+    uint8_t work_bytes;
+
+    /*
+     * Scale and zero point of n sets from their ranges, lo <= 0 <= hi. The scale is rounded up to
+     * its stored dtype. Returns n, or the first set whose scale is too large for that dtype.
+     */
+    size_t (*params)(const struct qp_code_rule *rule, size_t n, const void *lo, const void *hi,
+                     void *scale, int32_t *zero);
+
+    /* Widens n ranges by others; exact, so the order does not matter. */
+    void (*merge)(size_t n, void *lo, void *hi, const void *other_lo, const void *other_hi);
+
+    /* Decoded values of a tile of codes: scale * (code - zero), clipped to the finite range. */
+    void (*dequantize)(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
+                       const void *scale, const int32_t *zero, void *y);
+
+    /* Between working precision and n elements of a float dtype: exact, and rounded half to even.
+     */
+    void (*load)(enum qplan_dtype dtype, size_t n, const void *src, void *y);
+    void (*store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst);
+
+    /*
+     * The error that verification allows in a set of this scale with codes of so many bits:
+     * scale * (1/2 + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up.
+     */
+    double (*bound)(const void *scale, size_t set, unsigned bits);
+};
+
+/* The best kernels for a dtype at a level, QPLAN_ISA_BEST for what the CPU has. */
+const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum qplan_isa isa);
+
+/* Bytes of an element of a float dtype. */
+size_t qp_float_bytes(enum qplan_dtype dtype);
+
+/*
+ * 4-bit codes: n codes of one row to (n + 1) / 2 bytes, even index in the low nibble. packed may be
+ * codes, or lie before it.
+ */
+void qp_pack4(const uint8_t *codes, size_t n, uint8_t *packed);
+
+/* And back, sign-extended to a byte; the spare nibble of an odd row is not looked at. */
+void qp_unpack4(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes);
+
+/* The highest level that this CPU and operating system run. */
+enum qplan_isa qp_isa_detect(void);
+
+#endif
