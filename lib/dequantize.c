@@ -1,0 +1,329 @@
+/*
+ * dequantize.c - from a native quantized checkpoint back to a plain one, streaming.
+ */
+#include "execute.h"
+#include "measure.h"
+#include "report.h"
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/dtype.h"
+#include "base/pool.h"
+#include "job.h"
+#include "transfer.h"
+
+#include <string.h>
+
+struct item {
+    struct qp_logical tensor;
+    struct qplan_entry output;
+};
+
+struct engine {
+    struct qp_job job;
+    const struct qplan_checkpoint *file;
+    const struct qp_out *out;
+    uint64_t header_bytes;
+    struct item *items; /* in name order */
+    size_t n_items;
+    /* the next unit */
+    size_t item;
+    uint64_t pos, number;
+};
+
+/* Elements of a quantized tensor, bytes of another. */
+struct unit {
+    uint64_t number;
+    const struct item *item;
+    uint64_t pos, n;
+};
+
+struct buffers {
+    void *decoded, *stored;
+    uint8_t *codes;
+    struct qp_param_window window;
+};
+
+/* ---- Memory ------------------------------------------------------------------------------------
+ */
+
+static size_t unit_elems(size_t tile_bytes)
+{
+    return tile_bytes / sizeof(double);
+}
+
+static size_t window_sets(size_t tile_bytes)
+{
+    return tile_bytes / 64;
+}
+
+static uint64_t worker_bytes(size_t tile_bytes)
+{
+    return 2 * (uint64_t)tile_bytes + QP_CODE_ROOM(unit_elems(tile_bytes)) + 1 +
+           window_sets(tile_bytes) * 16;
+}
+
+static bool alloc_buffers(struct buffers *b, size_t tile_bytes)
+{
+    size_t n_sets = window_sets(tile_bytes);
+    b->decoded = qp_alloc_buffer(tile_bytes);
+    b->stored = qp_alloc_buffer(tile_bytes);
+    b->codes = qp_alloc_buffer(QP_CODE_ROOM(unit_elems(tile_bytes)) + 1);
+    b->window.scale = qp_alloc_buffer(n_sets * sizeof(double));
+    b->window.zero = qp_alloc_buffer(n_sets * sizeof(int32_t));
+    b->window.stored = qp_alloc_buffer(n_sets * 4);
+    return b->decoded && b->stored && b->codes && b->window.scale && b->window.zero &&
+           b->window.stored;
+}
+
+static void free_buffers(struct buffers *b)
+{
+    qp_free(b->decoded);
+    qp_free(b->stored);
+    qp_free(b->codes);
+    qp_free(b->window.scale);
+    qp_free(b->window.zero);
+    qp_free(b->window.stored);
+}
+
+/* ---- Units -------------------------------------------------------------------------------------
+ */
+
+static uint64_t item_length(const struct item *item)
+{
+    return item->tensor.native ? qp_entry_elements(&item->output)
+                               : item->output.end - item->output.begin;
+}
+
+static bool claim(struct engine *e, struct unit *unit)
+{
+    bool found = false;
+    (void)pthread_mutex_lock(&e->job.lock);
+    while (e->item < e->n_items && e->pos == item_length(&e->items[e->item])) {
+        e->item++;
+        e->pos = 0;
+    }
+    if (!qp_job_stopping(&e->job) && e->item < e->n_items) {
+        const struct item *item = &e->items[e->item];
+        uint64_t most = item->tensor.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
+        *unit = (struct unit){.number = e->number++, .item = item, .pos = e->pos};
+        unit->n = qp_min_u64(item_length(item) - e->pos, most);
+        e->pos += unit->n;
+        found = true;
+    }
+    (void)pthread_mutex_unlock(&e->job.lock);
+    return found;
+}
+
+static enum qplan_status decode(const struct engine *e, const struct unit *unit,
+                                const struct buffers *b, struct qplan_error *err)
+{
+    const struct qp_native_tensor *t = unit->item->tensor.native;
+    const struct qp_storage_row *source = qp_storage_row(t->source);
+    const struct qp_work_kernels *work = qp_source_kernels(source->dtype, e->job.run->isa)->work;
+    const enum qplan_dtype dtype =
+        qp_storage_row((enum qplan_storage)unit->item->output.storage)->dtype;
+    const size_t size = qp_float_bytes(dtype), n = (size_t)unit->n;
+    struct qp_sets sets;
+    qp_sets_make(&sets, &t->scheme, t->shape, t->rank);
+    QP_TRY(qp_read_codes(&e->file->st, t->part[QP_CODES], &sets, t->scheme.dtype, unit->pos, n,
+                         b->codes, NULL, err));
+    for (uint64_t at = 0; at < n;) {
+        struct qp_tile tile;
+        uint64_t set, done = qp_tile_at(&sets, unit->pos + at, unit->pos + n,
+                                        window_sets(e->job.tile_bytes), &tile, &set);
+        QP_TRY(qp_decode_tile(&e->file->st, t, work, &tile, set, b->codes + at, &b->window,
+                              (char *)b->decoded + at * work->work_bytes, err));
+        at += done;
+    }
+    work->store(dtype, n, b->decoded, b->stored);
+    uint64_t off = e->header_bytes + unit->item->output.begin + unit->pos * size;
+    return qp_out_write(e->out, off, b->stored, n * size, err);
+}
+
+static enum qplan_status do_unit(const struct engine *e, const struct unit *unit,
+                                 const struct buffers *b, struct qplan_error *err)
+{
+    if (unit->item->tensor.native)
+        return decode(e, unit, b, err);
+    const struct qp_st *st = &e->file->st;
+    return qp_copy_range(st, st->header_bytes + unit->item->tensor.entry->begin + unit->pos, e->out,
+                         e->header_bytes + unit->item->output.begin + unit->pos, unit->n, b->stored,
+                         err);
+}
+
+static void work_on(void *ctx, unsigned worker)
+{
+    struct engine *e = ctx;
+    struct buffers buffers = {0};
+    struct qplan_error err;
+    struct unit unit;
+    (void)worker;
+    if (!alloc_buffers(&buffers, e->job.tile_bytes)) {
+        (void)qp_fail_memory(&err, "buffers", worker_bytes(e->job.tile_bytes));
+        qp_job_fail(&e->job, 0, &err);
+    }
+    while (claim(e, &unit)) {
+        uint64_t bits = unit.item->tensor.native
+                            ? qplan_storage_bits((enum qplan_storage)unit.item->output.storage)
+                            : 8;
+        if (do_unit(e, &unit, &buffers, &err) != QPLAN_OK)
+            qp_job_fail(&e->job, unit.number, &err);
+        else
+            qp_job_advance(&e->job, unit.n * bits / 8);
+    }
+    free_buffers(&buffers);
+}
+
+/* ---- The output --------------------------------------------------------------------------------
+ */
+
+/* Scales and zero points must be usable before anything is written. */
+static enum qplan_status check_params(const struct qplan_checkpoint *file, struct qplan_error *err)
+{
+    struct qp_param_facts facts;
+    for (size_t i = 0; i < file->n_native; i++)
+        QP_TRY(qp_read_param_facts(&file->st, &file->native[i], true, &facts, err));
+    return QPLAN_OK;
+}
+
+static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dtype,
+                                    struct qplan_error *err)
+{
+    struct qp_logical_cursor cursor = {0};
+    struct qp_logical t;
+    e->items = qp_alloc(e->file->st.n_entries, sizeof *e->items);
+    if (!e->items)
+        return qp_fail_memory(err, "tensors", e->file->st.n_entries * sizeof *e->items);
+    while (qp_logical_next(e->file, &cursor, &t)) {
+        struct item *item = &e->items[e->n_items++];
+        bool converts = t.native && dtype;
+        item->tensor = t;
+        item->output = (struct qplan_entry){
+            .name = t.name,
+            .name_len = t.name_len,
+            .shape = t.shape,
+            .rank = (uint8_t)t.rank,
+            .storage = (uint8_t)(converts ? qp_dtype_storage(*dtype) : t.source),
+        };
+    }
+    return QPLAN_OK;
+}
+
+/* Offsets and the complete header: the file's metadata without the native layout's own. */
+static enum qplan_status make_header(struct engine *e, struct qp_writer *header,
+                                     uint64_t *data_bytes, struct qplan_error *err)
+{
+    const struct qp_st *st = &e->file->st;
+    struct qplan_entry **order = qp_alloc(e->n_items, sizeof *order);
+    struct qp_st_pair *pairs = qp_alloc(st->n_metadata, sizeof *pairs);
+    enum qplan_status status = QPLAN_OK;
+    size_t n_pairs = 0;
+    if (!order || !pairs)
+        status = qp_fail_memory(err, "tensors", e->n_items * sizeof *order);
+    for (size_t i = 0; status == QPLAN_OK && i < e->n_items; i++)
+        order[i] = &e->items[i].output;
+    for (size_t i = 0; status == QPLAN_OK && i < st->n_metadata; i++) {
+        if (!qp_native_owns_key(st->metadata[i].key))
+            pairs[n_pairs++] = st->metadata[i];
+    }
+    if (status == QPLAN_OK)
+        status = qp_st_layout(order, e->n_items, data_bytes, st->file.shown, err);
+    if (status == QPLAN_OK)
+        status = qp_st_put_header(header, (const struct qplan_entry *const *)order, e->n_items,
+                                  pairs, n_pairs, st->file.shown, err);
+    qp_free(order);
+    qp_free(pairs);
+    return status;
+}
+
+static enum qplan_status run_engine(struct engine *e, const struct qplan_run *run,
+                                    uint64_t data_bytes, struct qplan_error *err)
+{
+    QP_TRY(qp_job_init(&e->job, run, worker_bytes, data_bytes, err));
+    (void)qp_team_run(e->job.n_workers, work_on, e);
+    enum qplan_status status = qp_job_result(&e->job, err);
+    qp_job_destroy(&e->job);
+    return status;
+}
+
+/* Rows of the report: what was restored is named so, by the scheme that it had. */
+static enum qplan_status make_report(struct qplan_report **report, const struct engine *e,
+                                     const char *path, struct qplan_error *err)
+{
+    struct qplan_checkpoint *written;
+    QP_TRY(qp_checkpoint_open_fd(&written, e->out->fd, path, err));
+    struct qp_report_request request = {.command = "dequantize", .path = path, .file = written};
+    enum qplan_status status = qp_report_make(report, &request, NULL, err);
+    if (status != QPLAN_OK) {
+        qplan_checkpoint_close(written);
+        return status;
+    }
+    (*report)->owned = written;
+    for (size_t i = 0; i < (*report)->n_rows; i++) {
+        if (!e->items[i].tensor.native)
+            continue;
+        (*report)->rows[i].action = "dequantize";
+        (*report)->rows[i].reason = NULL;
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status write_output(struct engine *e, struct qp_out *out, const char *path,
+                                      const struct qplan_run *run, struct qplan_report **report,
+                                      struct qplan_error *err)
+{
+    const struct qp_file *inputs[] = {&e->file->st.file};
+    struct qp_writer header;
+    uint64_t data_bytes = 0;
+    qp_writer_init(&header);
+    enum qplan_status status = make_header(e, &header, &data_bytes, err);
+    if (status == QPLAN_OK)
+        status = qp_out_open(out, path, run && run->force, header.n + data_bytes, inputs, 1, err);
+    if (status == QPLAN_OK) {
+        e->out = out;
+        e->header_bytes = header.n;
+        status = qp_out_write(out, 0, header.data, header.n, err);
+        if (status == QPLAN_OK)
+            status = run_engine(e, run, data_bytes, err);
+        if (status == QPLAN_OK)
+            status = qp_file_unchanged(inputs[0], err);
+        if (status == QPLAN_OK)
+            status = make_report(report, e, path, err);
+        if (status == QPLAN_OK)
+            status = qp_out_commit(out, err);
+        qp_out_discard(out);
+    }
+    qp_writer_free(&header);
+    return status;
+}
+
+enum qplan_status qplan_dequantize(struct qplan_report **report,
+                                   const struct qplan_checkpoint *checkpoint, const char *out_path,
+                                   const enum qplan_dtype *dtype, const struct qplan_run *run,
+                                   struct qplan_error *err)
+{
+    *report = NULL;
+    if (dtype && *dtype != QPLAN_F32 && *dtype != QPLAN_F16 && *dtype != QPLAN_BF16)
+        return qp_fail(err, QPLAN_ERR_USAGE, "dtype", "expected f32, f16 or bf16");
+    if (!checkpoint->is_native)
+        return qp_fail(err, QPLAN_ERR_INVALID, checkpoint->st.file.shown,
+                       "not a quantized checkpoint of the native layout: expected " //
+                       QP_NATIVE_LAYOUT_KEY " in its metadata, found none");
+    QP_TRY(check_params(checkpoint, err));
+    struct engine *e = qp_alloc(1, sizeof *e);
+    if (!e)
+        return qp_fail_memory(err, "job", sizeof *e);
+    struct qp_out out;
+    e->file = checkpoint;
+    enum qplan_status status = make_items(e, dtype, err);
+    if (status == QPLAN_OK)
+        status = write_output(e, &out, out_path, run, report, err);
+    if (status != QPLAN_OK) {
+        qplan_report_free(*report);
+        *report = NULL;
+    }
+    qp_free(e->items);
+    qp_free(e);
+    return status;
+}

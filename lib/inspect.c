@@ -1,0 +1,43 @@
+/*
+ * inspect.c - looking at a checkpoint, alone or against its source; verify is this with .prove.
+ */
+#include "report.h"
+
+enum qplan_status qplan_inspect(struct qplan_report **report,
+                                const struct qplan_checkpoint *checkpoint,
+                                const struct qplan_inspect_options *options,
+                                const struct qplan_run *run, struct qplan_error *err)
+{
+    static const struct qplan_inspect_options defaults;
+    const struct qplan_inspect_options *o = options ? options : &defaults;
+    struct qp_report_request request = {
+        .command = o->prove ? "verify" : "inspect",
+        .path = qplan_checkpoint_path(checkpoint),
+        .file = checkpoint,
+        .source = o->against,
+        .prove = o->prove,
+        .strict_params = !o->prove,
+        .include = o->include,
+        .n_include = o->n_include,
+    };
+    *report = NULL;
+    if (o->prove && !o->against)
+        return qp_fail(err, QPLAN_ERR_USAGE, request.path, "a proof needs the source");
+    if (o->against && o->against->is_native)
+        return qp_fail(err, QPLAN_ERR_INVALID, o->against->st.file.shown,
+                       "the source is itself quantized: expected the plain checkpoint");
+    QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
+    struct qplan_error gate_error;
+    enum qplan_status status = qp_report_make(report, &request, run, err);
+    if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
+        return status;
+    enum qplan_status gates = qp_gates_evaluate(*report, o->gates, o->n_gates, &gate_error);
+    if (gates != QPLAN_OK && status == QPLAN_OK && err)
+        *err = gate_error;
+    if (gates != QPLAN_OK && gates != QPLAN_ERR_PROOF) {
+        qplan_report_free(*report);
+        *report = NULL;
+        return gates;
+    }
+    return status == QPLAN_OK ? gates : status;
+}

@@ -1,0 +1,393 @@
+/*
+ * measure.c - comparing a file with its source, in flat order.
+ *
+ * A unit is a fixed number of elements, a multiple of QP_BLOCK. Workers compute units in any order
+ * and hand in their results in ascending order: so the sums, and which offender is the first, are
+ * the same for any number of workers and any tile size.
+ */
+#include "measure.h"
+#include "plan.h"
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/dtype.h"
+#include "base/pool.h"
+#include "job.h"
+#include "transfer.h"
+
+#include <string.h>
+
+struct engine {
+    struct qp_job job;
+    struct qp_pair *pairs;
+    size_t n_pairs;
+    const struct qp_st *file, *source;
+    /* the next unit */
+    size_t pair;
+    uint64_t elem, number;
+    uint64_t turn; /* the unit whose result is taken next */
+};
+
+struct unit {
+    uint64_t number;
+    struct qp_pair *pair;
+    uint64_t elem, n; /* of a kept tensor: bytes */
+};
+
+struct buffers {
+    void *source;  /* elements of the source, or bytes of a kept tensor */
+    void *decoded; /* in working precision, or the other bytes */
+    uint8_t *codes;
+    struct qp_param_window window;
+    double *bound;
+    struct qp_sums *sums;
+};
+
+/* What a unit found; .sums of the buffers belongs to it. */
+struct finding {
+    struct qp_measure part; /* counts and the first offender */
+    size_t n_blocks;
+};
+
+/* ---- Memory ------------------------------------------------------------------------------------
+ */
+
+/* Elements of a unit: 8 bytes each at the most, for the source and for the decoded values. */
+static size_t unit_elems(size_t tile_bytes)
+{
+    size_t n = tile_bytes / sizeof(double);
+    return n - n % QP_BLOCK;
+}
+
+static size_t window_sets(size_t tile_bytes)
+{
+    return tile_bytes / 64;
+}
+
+static uint64_t worker_bytes(size_t tile_bytes)
+{
+    size_t n = unit_elems(tile_bytes);
+    return 2 * (uint64_t)tile_bytes + QP_CODE_ROOM(n) + 1 + window_sets(tile_bytes) * 24 +
+           n / QP_BLOCK * sizeof(struct qp_sums);
+}
+
+static bool alloc_buffers(struct buffers *b, size_t tile_bytes)
+{
+    size_t n = unit_elems(tile_bytes), n_sets = window_sets(tile_bytes);
+    b->source = qp_alloc_buffer(tile_bytes);
+    b->decoded = qp_alloc_buffer(tile_bytes);
+    b->codes = qp_alloc_buffer(QP_CODE_ROOM(n) + 1);
+    b->window.scale = qp_alloc_buffer(n_sets * sizeof(double));
+    b->window.zero = qp_alloc_buffer(n_sets * sizeof(int32_t));
+    b->window.stored = qp_alloc_buffer(n_sets * 4);
+    b->bound = qp_alloc_buffer(n_sets * sizeof(double));
+    b->sums = qp_alloc_buffer(n / QP_BLOCK * sizeof *b->sums);
+    return b->source && b->decoded && b->codes && b->window.scale && b->window.zero &&
+           b->window.stored && b->bound && b->sums;
+}
+
+static void free_buffers(struct buffers *b)
+{
+    qp_free(b->source);
+    qp_free(b->decoded);
+    qp_free(b->codes);
+    qp_free(b->window.scale);
+    qp_free(b->window.zero);
+    qp_free(b->window.stored);
+    qp_free(b->bound);
+    qp_free(b->sums);
+}
+
+/* ---- Units -------------------------------------------------------------------------------------
+ */
+
+/* The length of a pair in what its units count: elements, or bytes of a kept tensor. */
+static uint64_t pair_length(const struct qp_pair *pair)
+{
+    return pair->file.native ? qp_entry_elements(pair->source)
+                             : pair->source->end - pair->source->begin;
+}
+
+static bool claim(struct engine *e, struct unit *unit)
+{
+    bool found = false;
+    (void)pthread_mutex_lock(&e->job.lock);
+    while (e->pair < e->n_pairs && e->elem == pair_length(&e->pairs[e->pair])) {
+        e->pair++;
+        e->elem = 0;
+    }
+    if (!qp_job_stopping(&e->job) && e->pair < e->n_pairs) {
+        struct qp_pair *pair = &e->pairs[e->pair];
+        uint64_t most = pair->file.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
+        *unit = (struct unit){.number = e->number++, .pair = pair, .elem = e->elem};
+        unit->n = qp_min_u64(pair_length(pair) - e->elem, most);
+        e->elem += unit->n;
+        found = true;
+    }
+    (void)pthread_mutex_unlock(&e->job.lock);
+    return found;
+}
+
+/* ---- Kept tensors ------------------------------------------------------------------------------
+ */
+
+static enum qplan_status compare_bytes(const struct engine *e, const struct unit *unit,
+                                       const struct buffers *b, struct finding *found,
+                                       struct qplan_error *err)
+{
+    const struct qp_pair *pair = unit->pair;
+    const unsigned char *x = b->source, *y = b->decoded;
+    size_t n = (size_t)unit->n;
+    QP_TRY(qp_file_read(&e->source->file,
+                        e->source->header_bytes + pair->source->begin + unit->elem, b->source, n,
+                        err));
+    QP_TRY(qp_file_read(&e->file->file,
+                        e->file->header_bytes + pair->file.entry->begin + unit->elem, b->decoded, n,
+                        err));
+    if (memcmp(x, y, n) == 0)
+        return QPLAN_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] != y[i] && found->part.offences++ == 0) {
+            found->part.first = unit->elem + i;
+            found->part.x = x[i];
+            found->part.y = y[i];
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* ---- Quantized tensors -------------------------------------------------------------------------
+ */
+
+struct task {
+    const struct engine *e;
+    const struct unit *unit;
+    const struct buffers *b;
+    const struct qp_native_tensor *tensor;
+    const struct qp_source_kernels *kernels;
+    struct qp_sets sets;
+    struct qp_code_rule rule;
+    bool can_clip;
+    struct finding *found;
+};
+
+static double decoded_at(const struct task *task, size_t i)
+{
+    return task->kernels->work_bytes == sizeof(float) ? (double)((const float *)task->b->decoded)[i]
+                                                      : ((const double *)task->b->decoded)[i];
+}
+
+static double source_at(const struct task *task, size_t i)
+{
+    double x;
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    f64->load(task->kernels->dtype, 1,
+              (const char *)task->b->source + i * task->kernels->elem_bytes, &x);
+    return x;
+}
+
+/* The bound of an element of a tile, found by its coordinates. */
+static double bound_at(const struct task *task, const struct qp_tile *tile, size_t i)
+{
+    size_t row = i / tile->cols, col = i % tile->cols;
+    size_t set =
+        row / tile->band_rows * qp_tile_cols(tile) + (tile->col_skip + col) / tile->col_width;
+    return task->b->bound[set];
+}
+
+/* Takes over what a check found in the tile that begins at element `at` of the unit. */
+static void add_check(struct task *task, const struct qp_tile *tile, size_t at,
+                      const struct qp_check *check)
+{
+    struct qp_measure *part = &task->found->part;
+    uint64_t offences = check->offences;
+    size_t first = check->first_offence;
+    if (!task->can_clip && check->clipped) { /* then a clipped value is an offence too */
+        if (offences == 0 || check->first_clipped < first)
+            first = check->first_clipped;
+        offences += check->clipped;
+    }
+    if (part->offences == 0 && offences) {
+        part->first = task->unit->elem + at + first;
+        part->x = source_at(task, at + first);
+        part->y = decoded_at(task, at + first);
+        part->bound = bound_at(task, tile, first);
+    }
+    part->offences += offences;
+    part->clipped += check->clipped;
+    part->nonfinite += check->nonfinite;
+    part->max_clip = check->max_clip > part->max_clip ? check->max_clip : part->max_clip;
+}
+
+static enum qplan_status check_tile(struct task *task, const struct qp_tile *tile, uint64_t set,
+                                    size_t at, struct qplan_error *err)
+{
+    const struct qp_source_kernels *k = task->kernels;
+    const struct buffers *b = task->b;
+    const unsigned bits = qplan_dtype_bits(task->tensor->scheme.dtype);
+    void *y = (char *)b->decoded + at * k->work_bytes;
+    QP_TRY(qp_decode_tile(task->e->file, task->tensor, k->work, tile, set, b->codes + at,
+                          &b->window, y, err));
+    for (size_t i = 0; i < qp_tile_sets(tile); i++)
+        b->bound[i] = k->work->bound(b->window.scale, i, bits);
+    struct qp_check check;
+    k->check(tile, (const char *)b->source + at * k->elem_bytes, y, &task->rule, b->window.scale,
+             b->window.zero, b->bound, &check);
+    add_check(task, tile, at, &check);
+    return QPLAN_OK;
+}
+
+static void add_blocks(struct task *task)
+{
+    const struct qp_source_kernels *k = task->kernels;
+    size_t n = (size_t)task->unit->n;
+    for (size_t at = 0; at < n; at += QP_BLOCK)
+        k->sums((const char *)task->b->source + at * k->elem_bytes,
+                (const char *)task->b->decoded + at * k->work_bytes,
+                (size_t)qp_min_u64(n - at, QP_BLOCK), &task->b->sums[task->found->n_blocks++]);
+}
+
+static enum qplan_status compare_codes(struct task *task, struct qplan_error *err)
+{
+    const struct unit *unit = task->unit;
+    const struct engine *e = task->e;
+    const size_t size = task->kernels->elem_bytes;
+    QP_TRY(qp_file_read(&e->source->file,
+                        e->source->header_bytes + unit->pair->source->begin + unit->elem * size,
+                        task->b->source, (size_t)unit->n * size, err));
+    QP_TRY(qp_read_codes(e->file, task->tensor->part[QP_CODES], &task->sets,
+                         task->tensor->scheme.dtype, unit->elem, (size_t)unit->n, task->b->codes,
+                         &task->found->part.bad_pads, err));
+    for (uint64_t at = 0; at < unit->n;) {
+        struct qp_tile tile;
+        uint64_t set;
+        uint64_t n = qp_tile_at(&task->sets, unit->elem + at, unit->elem + unit->n,
+                                window_sets(e->job.tile_bytes), &tile, &set);
+        QP_TRY(check_tile(task, &tile, set, (size_t)at, err));
+        at += n;
+    }
+    add_blocks(task);
+    return QPLAN_OK;
+}
+
+static enum qplan_status do_unit(struct engine *e, const struct unit *unit, const struct buffers *b,
+                                 struct finding *found, struct qplan_error *err)
+{
+    const struct qp_native_tensor *tensor = unit->pair->file.native;
+    *found = (struct finding){.part.max_abs = -1};
+    if (!tensor)
+        return compare_bytes(e, unit, b, found, err);
+    struct task task = {.e = e, .unit = unit, .b = b, .tensor = tensor, .found = found};
+    task.kernels = qp_source_kernels(qp_storage_row(tensor->source)->dtype, e->job.run->isa);
+    task.rule = qp_native_rule(tensor);
+    task.can_clip = qp_calibrator_can_clip(tensor->calibrate);
+    qp_sets_make(&task.sets, &tensor->scheme, tensor->shape, tensor->rank);
+    return compare_codes(&task, err);
+}
+
+/* ---- Results in order --------------------------------------------------------------------------
+ */
+
+static void add_sums(struct qp_measure *total, const struct qp_sums *sums, uint64_t elem)
+{
+    total->e2 += sums->e2;
+    total->x2 += sums->x2;
+    total->y2 += sums->y2;
+    total->xy += sums->xy;
+    if (sums->max_abs > total->max_abs) {
+        total->max_abs = sums->max_abs;
+        total->max_at = elem + sums->max_at;
+    }
+}
+
+static void add_finding(const struct unit *unit, const struct finding *found,
+                        const struct qp_sums *sums)
+{
+    struct qp_measure *total = &unit->pair->result;
+    const struct qp_measure *part = &found->part;
+    for (size_t i = 0; i < found->n_blocks; i++)
+        add_sums(total, &sums[i], unit->elem + i * QP_BLOCK);
+    if (total->offences == 0 && part->offences) {
+        total->first = part->first;
+        total->x = part->x;
+        total->y = part->y;
+        total->bound = part->bound;
+    }
+    total->offences += part->offences;
+    total->clipped += part->clipped;
+    total->nonfinite += part->nonfinite;
+    total->bad_pads += part->bad_pads;
+    total->max_clip = part->max_clip > total->max_clip ? part->max_clip : total->max_clip;
+}
+
+/* Waits until all units before this one have handed in, or the job stops. */
+static void hand_in(struct engine *e, const struct unit *unit, const struct finding *found,
+                    const struct qp_sums *sums)
+{
+    (void)pthread_mutex_lock(&e->job.lock);
+    while (e->turn != unit->number && !qp_job_stopping(&e->job))
+        (void)pthread_cond_wait(&e->job.changed, &e->job.lock);
+    if (e->turn == unit->number) {
+        add_finding(unit, found, sums);
+        e->turn++;
+        (void)pthread_cond_broadcast(&e->job.changed);
+    }
+    (void)pthread_mutex_unlock(&e->job.lock);
+}
+
+static void work(void *ctx, unsigned worker)
+{
+    struct engine *e = ctx;
+    struct buffers buffers = {0};
+    struct finding found;
+    struct qplan_error err;
+    struct unit unit;
+    (void)worker;
+    if (!alloc_buffers(&buffers, e->job.tile_bytes)) {
+        (void)qp_fail_memory(&err, "buffers", worker_bytes(e->job.tile_bytes));
+        qp_job_fail(&e->job, 0, &err);
+    }
+    while (claim(e, &unit)) {
+        if (do_unit(e, &unit, &buffers, &found, &err) != QPLAN_OK) {
+            qp_job_fail(&e->job, unit.number, &err);
+            continue;
+        }
+        hand_in(e, &unit, &found, buffers.sums);
+        uint64_t bits = unit.pair->file.native
+                            ? qplan_storage_bits((enum qplan_storage)unit.pair->source->storage)
+                            : 8;
+        qp_job_advance(&e->job, unit.n * bits / 8);
+    }
+    free_buffers(&buffers);
+}
+
+static uint64_t total_bytes(const struct qp_pair *pairs, size_t n)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += pairs[i].source->end - pairs[i].source->begin;
+    return total;
+}
+
+enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_st *file,
+                                   const struct qp_st *source, const struct qplan_run *run,
+                                   struct qplan_error *err)
+{
+    struct engine *e = qp_alloc(1, sizeof *e);
+    if (!e)
+        return qp_fail_memory(err, "job", sizeof *e);
+    enum qplan_status status = qp_job_init(&e->job, run, worker_bytes, total_bytes(pairs, n), err);
+    if (status == QPLAN_OK) {
+        e->pairs = pairs;
+        e->n_pairs = n;
+        e->file = file;
+        e->source = source;
+        for (size_t i = 0; i < n; i++)
+            pairs[i].result = (struct qp_measure){.max_abs = -1};
+        (void)qp_team_run(e->job.n_workers, work, e);
+        status = qp_job_result(&e->job, err);
+        qp_job_destroy(&e->job);
+    }
+    qp_free(e);
+    return status;
+}

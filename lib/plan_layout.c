@@ -1,0 +1,234 @@
+/*
+ * plan_layout.c - from decisions to bytes: output tensors, their order and offsets, the metadata
+ * and the finished header. So the size of the output is exact before any data is read.
+ */
+#include "plan.h"
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void qp_put_stem(struct qp_writer *w, const char *path)
+{
+    static const char extension[] = ".safetensors";
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t n = strlen(name), n_extension = sizeof extension - 1;
+    if (n > n_extension && strcmp(name + n - n_extension, extension) == 0)
+        n -= n_extension;
+    qp_put(w, name, n);
+}
+
+/* ---- Output tensors ----------------------------------------------------------------------------
+ */
+
+static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_error *err)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        most += plan->tensors[i].quantize ? QP_NATIVE_PARTS : 1;
+    plan->outputs = qp_alloc(most, sizeof *plan->outputs);
+    if (!plan->outputs)
+        return qp_fail_memory(err, "plan", most * sizeof *plan->outputs);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        t->outputs = &plan->outputs[plan->n_outputs];
+        t->n_outputs = 1;
+        if (t->quantize)
+            t->n_outputs = qp_native_outputs(t->source, &t->scheme, plan->zero_point, &plan->arena,
+                                             t->outputs);
+        else
+            *t->outputs = *t->source;
+        if (t->n_outputs == 0)
+            return qp_fail_memory(err, "plan", t->source->name_len);
+        plan->n_outputs += t->n_outputs;
+    }
+    return QPLAN_OK;
+}
+
+/* A sidecar must not take the name of a tensor that the source has. */
+static enum qplan_status check_collisions(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_st *st = &plan->checkpoint->st;
+    char name[QP_QUOTED], sidecar[QP_QUOTED];
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        for (unsigned part = 1; part < t->n_outputs; part++) {
+            const struct qplan_entry *out = &t->outputs[part];
+            if (!qp_st_find(st, out->name, out->name_len))
+                continue;
+            qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
+                    "name collision: %s, a sidecar of %s, is already a tensor of the source",
+                    qp_quote(sidecar, out->name, out->name_len),
+                    qp_quote(name, t->source->name, t->source->name_len));
+            qp_hint(err, "--exclude keeps one of them as it is");
+            return QPLAN_ERR_INVALID;
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* ---- Metadata ----------------------------------------------------------------------------------
+ */
+
+/* The value of qplan.tensors: a JSON object as text. */
+static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
+                                     struct qplan_error *err)
+{
+    struct qp_writer record;
+    qp_writer_init(&record);
+    qp_json_open(w, '{');
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!t->quantize)
+            continue;
+        record.n = 0;
+        qp_native_put_record(&record, t->source, &t->scheme, t->calibrate);
+        qp_json_key(w, t->source->name);
+        qp_json_put_string(w, record.data, record.n);
+    }
+    qp_json_close(w, '}');
+    w->error = w->error ? w->error : record.error;
+    qp_writer_free(&record);
+    return qp_writer_finish(w, "plan", err);
+}
+
+static struct qp_st_pair pair_of(const char *key, const char *value, size_t n_value)
+{
+    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)n_value};
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct qp_st_pair *x = a, *y = b;
+    size_t n = x->key_len < y->key_len ? x->key_len : y->key_len;
+    int order = memcmp(x->key, y->key, n);
+    return order ? order : (x->key_len > y->key_len) - (x->key_len < y->key_len);
+}
+
+/* The source's pairs without ours, then ours, in key order. pairs has room for 4 more. */
+static size_t join_metadata(const struct qp_st *st, const struct qp_writer *records,
+                            struct qp_st_pair *pairs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < st->n_metadata; i++) {
+        const struct qp_st_pair *pair = &st->metadata[i];
+        if (!qp_native_owns_key(pair->key) && strcmp(pair->key, "format") != 0)
+            pairs[n++] = *pair;
+    }
+    pairs[n++] = pair_of("format", "pt", 2);
+    pairs[n++] = pair_of(QP_NATIVE_LAYOUT_KEY, QP_NATIVE_LAYOUT, strlen(QP_NATIVE_LAYOUT));
+    pairs[n++] = pair_of(QP_NATIVE_NUMERICS_KEY, QP_NATIVE_NUMERICS, strlen(QP_NATIVE_NUMERICS));
+    pairs[n++] = pair_of(QP_NATIVE_TENSORS_KEY, records->data ? records->data : "", records->n);
+    qsort(pairs, n, sizeof *pairs, by_key);
+    return n;
+}
+
+/* ---- The header --------------------------------------------------------------------------------
+ */
+
+static enum qplan_status put_header(struct qplan_plan *plan, const struct qplan_entry *const *order,
+                                    struct qp_writer *header, struct qplan_error *err)
+{
+    const struct qp_st *st = &plan->checkpoint->st;
+    struct qp_writer records;
+    qp_writer_init(&records);
+    struct qp_st_pair *pairs = qp_alloc(st->n_metadata + 4, sizeof *pairs);
+    enum qplan_status status = put_records(plan, &records, err);
+    if (!pairs)
+        status = qp_fail_memory(err, "plan", st->n_metadata * sizeof *pairs);
+    if (status == QPLAN_OK) {
+        size_t n = join_metadata(st, &records, pairs);
+        status = qp_st_put_header(header, order, plan->n_outputs, pairs, n, plan->output_name, err);
+    }
+    qp_free(pairs);
+    qp_writer_free(&records);
+    return status;
+}
+
+static enum qplan_status lay_out(struct qplan_plan *plan, struct qplan_error *err)
+{
+    struct qp_writer header;
+    struct qplan_entry **order = qp_alloc(plan->n_outputs, sizeof *order);
+    if (!order)
+        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *order);
+    for (size_t i = 0; i < plan->n_outputs; i++)
+        order[i] = &plan->outputs[i];
+    qp_writer_init(&header);
+    enum qplan_status status = qp_st_layout(order, plan->n_outputs, &plan->data_bytes,
+                                            plan->checkpoint->st.file.shown, err);
+    if (status == QPLAN_OK)
+        status = put_header(plan, (const struct qplan_entry *const *)order, &header, err);
+    qp_free(order);
+    if (status != QPLAN_OK) {
+        qp_writer_free(&header);
+        return status;
+    }
+    plan->header = header.data;
+    plan->header_bytes = header.n;
+    return QPLAN_OK;
+}
+
+/* ---- Warnings ----------------------------------------------------------------------------------
+ */
+
+static enum qplan_status warn(struct qplan_plan *plan, const char *code, const char *subject,
+                              const char *message, struct qplan_error *err)
+{
+    struct qp_plan_warning *w = &plan->warnings[plan->n_warnings];
+    char *start = qp_arena_join(&plan->arena, subject, strlen(subject), ": ");
+    w->code = code;
+    w->subject = qp_arena_join(&plan->arena, subject, strlen(subject), "");
+    w->message = qp_arena_join(&plan->arena, message, strlen(message), "");
+    w->text = start ? qp_arena_join(&plan->arena, start, strlen(start), message) : NULL;
+    if (!w->subject || !w->message || !w->text)
+        return qp_fail_memory(err, "plan", strlen(message));
+    plan->n_warnings++;
+    return QPLAN_OK;
+}
+
+static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_st *st = &plan->checkpoint->st;
+    if (plan->n_quantized == 0)
+        QP_TRY(warn(plan, "nothing-quantized", st->file.path,
+                    "no tensor is quantized: the output is a copy", err));
+    if (plan->header_bytes - 8 > QP_ST_WARN_HEADER)
+        QP_TRY(warn(plan, "header-over-25MB", plan->output_name,
+                    "the header passes 25,000,000 bytes, which some readers refuse", err));
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
+{
+    QP_TRY(make_outputs(plan, err));
+    QP_TRY(check_collisions(plan, err));
+    QP_TRY(lay_out(plan, err));
+    return add_warnings(plan, err);
+}
+
+/* ---- What a plan says --------------------------------------------------------------------------
+ */
+
+const char *qplan_plan_output_name(const struct qplan_plan *plan)
+{
+    return plan->output_name;
+}
+
+uint64_t qplan_plan_output_bytes(const struct qplan_plan *plan)
+{
+    return plan->header_bytes + plan->data_bytes;
+}
+
+size_t qplan_plan_warning_count(const struct qplan_plan *plan)
+{
+    return plan->n_warnings;
+}
+
+const char *qplan_plan_warning(const struct qplan_plan *plan, size_t i)
+{
+    return i < plan->n_warnings ? plan->warnings[i].text : NULL;
+}

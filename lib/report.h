@@ -1,0 +1,103 @@
+/*
+ * report.h - a report, seen from inside the library. report.c builds it, report_json.c and
+ * report_text.c print it, report_gates.c judges it.
+ */
+#ifndef QP_REPORT_H
+#define QP_REPORT_H
+
+#include "gate.h"
+#include "measure.h"
+#include "plan.h"
+
+/* What only quantized tensors have. */
+struct qp_row_detail {
+    struct qp_param_facts facts;
+    struct qp_measure measure; /* where the report is measured */
+};
+
+/* One logical tensor. */
+struct qp_row {
+    struct qp_logical tensor;
+    const char *action; /* "quantize", "keep", "dequantize" */
+    const char *reason, *rule;
+    struct qp_row_detail *detail; /* quantized only */
+    bool proven;                  /* where measured */
+};
+
+struct qp_kept_reason {
+    const char *reason;
+    uint64_t tensors, bytes;
+};
+
+struct qp_gate_result {
+    const struct qplan_gate *gate;
+    const struct qp_row *row; /* the tensor that decides, or NULL */
+    struct qplan_maybe value;
+    bool failed;
+    char *text; /* of a failure */
+};
+
+struct qplan_report {
+    const char *command;
+    char *path;
+    const char *format; /* "qplan" or "safetensors" */
+    uint64_t header_bytes;
+    char *source_path; /* NULL = not measured */
+    uint64_t source_file_bytes;
+    struct qplan_totals totals;
+    struct qp_row_detail total; /* pooled */
+    struct qp_row *rows;        /* in name order */
+    size_t n_rows;
+    struct qp_kept_reason kept[16];
+    size_t n_kept;
+    uint64_t missing; /* source tensors that the file lacks */
+    bool proven;
+    struct qp_gate_result *gates;
+    size_t n_gates;
+    struct qp_plan_warning warnings[QP_MAX_WARNINGS];
+    size_t n_warnings;
+    struct qplan_checkpoint *owned; /* rows borrow from it, if not from the caller's */
+    struct qp_arena arena;
+};
+
+/* What a report is made from. */
+struct qp_report_request {
+    const char *command;
+    const char *path;
+    const struct qplan_checkpoint *file;
+    const struct qplan_checkpoint *source; /* NULL = no measurement */
+    const struct qplan_plan *plan;         /* quantize: where rules and reasons come from */
+    bool prove;
+    bool strict_params; /* a scale that is no scale is bad input */
+    const char *const *include;
+    size_t n_include;
+};
+
+/* PROOF with the first offender in err if .prove is set; the report is made all the same. */
+enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,
+                                 const struct qplan_run *run, struct qplan_error *err);
+
+/* Checks that gates can be evaluated: a source where one is needed. USAGE. */
+enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n, bool has_source,
+                                 struct qplan_error *err);
+
+/* Evaluates gates. USAGE for a scope that matches nothing, PROOF if one fails. */
+enum qplan_status qp_gates_evaluate(struct qplan_report *report,
+                                    const struct qplan_gate *const *gates, size_t n,
+                                    struct qplan_error *err);
+
+/* Numbers of a row or, with row NULL, of the whole file. */
+struct qp_sizes {
+    uint64_t elements, sets, source_bytes, code_bytes, param_bytes;
+};
+struct qp_sizes qp_row_sizes(const struct qp_row *row);
+struct qplan_maybe qp_ratio(double a, double b); /* unknown where b is 0 */
+struct qplan_maybe qp_rms(const struct qp_measure *m, uint64_t elements);
+struct qplan_maybe qp_sqnr_db(const struct qp_measure *m);
+struct qplan_maybe qp_cosine(const struct qp_measure *m);
+struct qplan_maybe qp_not_negative(double value); /* unknown where < 0 */
+
+/* Measured elements: those that are finite. */
+uint64_t qp_measured_elements(uint64_t elements, const struct qp_measure *m);
+
+#endif

@@ -1,0 +1,311 @@
+/*
+ * report_text.c - the report for people: patterns instead of thousands of rows, the worst five, the
+ * totals, and what stayed big and why.
+ */
+#include "report.h"
+
+#include "base/alloc.h"
+#include "pattern.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct printer {
+    const struct qplan_report *report;
+    struct qp_writer *w;
+    struct qp_group_source source;
+};
+
+/* ---- Small parts -------------------------------------------------------------------------------
+ */
+
+static void put_shape(struct qp_writer *w, const struct qp_logical *t)
+{
+    qp_puts(w, "[");
+    for (unsigned i = 0; i < t->rank; i++)
+        qp_printf(w, "%s%" PRIu64, i ? "," : "", t->shape[i]);
+    qp_puts(w, "]");
+}
+
+/* A number with 3 significant digits, for reading. */
+static void put_brief(struct qp_writer *w, const char *label, struct qplan_maybe value)
+{
+    char text[QP_F64_TEXT];
+    if (!value.known || !isfinite(value.value))
+        return;
+    qp_printf(w, "  %s ", label);
+    (void)snprintf(text, sizeof text, "%.3g", value.value);
+    for (char *c = text; *c; c++) { /* the decimal point of any locale becomes ours */
+        if (!strchr("0123456789+-e", *c))
+            *c = '.';
+    }
+    qp_puts(w, text);
+}
+
+static void put_bytes(struct qp_writer *w, uint64_t n_bytes)
+{
+    char text[QP_F64_TEXT];
+    qp_puts(w, qp_format_bytes(text, n_bytes));
+}
+
+static void put_name(struct qp_writer *w, const struct qp_logical *t)
+{
+    char quoted[QP_QUOTED];
+    qp_quote(quoted, t->name, t->name_len);
+    size_t n = strlen(quoted);
+    if (n > 2)
+        qp_put(w, quoted + 1, n - 2);
+    else
+        qp_puts(w, "''");
+}
+
+/* ---- Rows and patterns -------------------------------------------------------------------------
+ */
+
+static const char *row_name(const void *ctx, size_t i, size_t *n)
+{
+    const struct qplan_report *report = ctx;
+    *n = report->rows[i].tensor.name_len;
+    return report->rows[i].tensor.name;
+}
+
+static bool rows_alike(const void *ctx, size_t a, size_t b)
+{
+    const struct qplan_report *report = ctx;
+    const struct qp_logical *x = &report->rows[a].tensor, *y = &report->rows[b].tensor;
+    if (!x->native != !y->native || x->source != y->source || x->rank != y->rank ||
+        x->entry->storage != y->entry->storage)
+        return false;
+    if (x->native && !qp_scheme_equal(&x->native->scheme, &y->native->scheme))
+        return false;
+    return memcmp(x->shape, y->shape, x->rank * sizeof *x->shape) == 0;
+}
+
+/* The worst of a group of rows: lowest signal to noise if measured, else the largest bound. */
+static double badness(const struct qplan_report *report, const struct qp_row *row)
+{
+    if (!report->source_path)
+        return row->detail->facts.bound;
+    struct qplan_maybe sqnr = qp_sqnr_db(&row->detail->measure);
+    return sqnr.known ? -sqnr.value : -INFINITY;
+}
+
+/* What one line says behind the name; the numbers are those of the worst row. */
+static void put_facts(struct printer *p, const struct qp_row *row, const struct qp_row *worst,
+                      size_t count)
+{
+    const struct qp_logical *t = &row->tensor;
+    char scheme[QPLAN_SCHEME_TEXT];
+    qp_puts(p->w, "  ");
+    if (count > 1)
+        qp_printf(p->w, "%zu x ", count);
+    put_shape(p->w, t);
+    if (!t->native) {
+        qp_printf(p->w, "  %s  kept%s%s", qplan_storage_name(t->source), row->reason ? ": " : "",
+                  row->reason ? row->reason : "");
+        qp_puts(p->w, "\n");
+        return;
+    }
+    qplan_scheme_format(&t->native->scheme, scheme);
+    struct qp_sizes sizes = qp_row_sizes(row);
+    qp_printf(p->w, "  %s  %s", qplan_storage_name(t->source), scheme);
+    put_brief(
+        p->w, "bpw",
+        qp_ratio(8.0 * (double)(sizes.code_bytes + sizes.param_bytes), (double)sizes.elements));
+    put_brief(p->w, "bound", qp_not_negative(worst->detail->facts.bound));
+    if (p->report->source_path) {
+        put_brief(p->w, "max_abs", qp_not_negative(worst->detail->measure.max_abs));
+        put_brief(p->w, "sqnr_db", qp_sqnr_db(&worst->detail->measure));
+        qp_puts(p->w, worst->proven ? "" : "  NOT PROVEN");
+    }
+    qp_puts(p->w, "\n");
+}
+
+static void put_every_row(struct printer *p)
+{
+    for (size_t i = 0; i < p->report->n_rows; i++) {
+        const struct qp_row *row = &p->report->rows[i];
+        put_name(p->w, &row->tensor);
+        put_facts(p, row, row, 1);
+    }
+}
+
+/* The worst row of each group; NULL for a group that is not quantized. */
+static void find_worst(const struct qplan_report *report, const struct qp_groups *groups,
+                       const struct qp_row **worst)
+{
+    for (size_t i = 0; i < report->n_rows; i++) {
+        const struct qp_row *row = &report->rows[i];
+        const struct qp_row **slot = &worst[groups->of[i]];
+        if (row->detail && (!*slot || badness(report, row) > badness(report, *slot)))
+            *slot = row;
+    }
+}
+
+static enum qplan_status put_patterns(struct printer *p, struct qplan_error *err)
+{
+    struct qp_groups groups;
+    QP_TRY(qp_groups_make(&groups, &p->source, p->report->n_rows, err));
+    const struct qp_row **worst = qp_alloc(groups.n, sizeof *worst);
+    if (worst)
+        find_worst(p->report, &groups, worst);
+    for (size_t i = 0; worst && i < groups.n; i++) {
+        const struct qp_group *group = &groups.groups[i];
+        qp_put_pattern(p->w, group, &p->source);
+        put_facts(p, &p->report->rows[group->first], worst[i], group->count);
+    }
+    enum qplan_status status =
+        worst ? QPLAN_OK : qp_fail_memory(err, "report", groups.n * sizeof *worst);
+    qp_free(worst);
+    qp_groups_free(&groups);
+    return status;
+}
+
+/* ---- The worst five, and what stayed big -------------------------------------------------------
+ */
+
+#define WORST 5
+
+/* The indices of at most WORST rows with the highest score, highest first; NAN skips a row. */
+static size_t top_rows(const struct qplan_report *report,
+                       double (*score)(const struct qplan_report *, const struct qp_row *),
+                       size_t top[WORST])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < report->n_rows; i++) {
+        double value = score(report, &report->rows[i]);
+        size_t at = n;
+        if (isnan(value))
+            continue;
+        while (at > 0 && value > score(report, &report->rows[top[at - 1]]))
+            at--;
+        if (at == WORST)
+            continue;
+        n = n < WORST ? n + 1 : n;
+        memmove(&top[at + 1], &top[at], (n - 1 - at) * sizeof *top);
+        top[at] = i;
+    }
+    return n;
+}
+
+static double error_score(const struct qplan_report *report, const struct qp_row *row)
+{
+    return row->detail ? badness(report, row) : NAN;
+}
+
+static double kept_score(const struct qplan_report *report, const struct qp_row *row)
+{
+    (void)report;
+    uint64_t bytes = row->tensor.entry->end - row->tensor.entry->begin;
+    return row->detail || bytes == 0 ? NAN : (double)bytes;
+}
+
+static void put_worst(struct printer *p)
+{
+    size_t top[WORST];
+    size_t n = top_rows(p->report, error_score, top);
+    if (n < 2)
+        return;
+    qp_puts(p->w, p->report->source_path ? "\nworst by sqnr_db:\n" : "\nlargest error bounds:\n");
+    for (size_t i = 0; i < n; i++) {
+        const struct qp_row *row = &p->report->rows[top[i]];
+        qp_puts(p->w, "  ");
+        put_name(p->w, &row->tensor);
+        put_facts(p, row, row, 1);
+    }
+}
+
+static void put_kept(struct printer *p)
+{
+    const struct qplan_report *report = p->report;
+    size_t top[WORST];
+    if (report->n_kept == 0 || report->totals.quantized == 0)
+        return;
+    qp_puts(p->w, "\nnot quantized:\n");
+    for (size_t i = 0; i < report->n_kept; i++) {
+        qp_printf(p->w, "  %s: %" PRIu64 " tensor%s, ", report->kept[i].reason,
+                  report->kept[i].tensors, report->kept[i].tensors == 1 ? "" : "s");
+        put_bytes(p->w, report->kept[i].bytes);
+        qp_puts(p->w, "\n");
+    }
+    size_t n = top_rows(report, kept_score, top);
+    qp_puts(p->w, n ? "  largest: " : "");
+    for (size_t i = 0; i < n; i++) {
+        const struct qp_logical *t = &report->rows[top[i]].tensor;
+        qp_puts(p->w, i ? ", " : "");
+        put_name(p->w, t);
+        qp_puts(p->w, " ");
+        put_bytes(p->w, t->entry->end - t->entry->begin);
+    }
+    qp_puts(p->w, n ? "\n" : "");
+}
+
+/* ---- Totals ------------------------------------------------------------------------------------
+ */
+
+static void put_totals(struct printer *p)
+{
+    const struct qplan_report *report = p->report;
+    const struct qplan_totals *t = &report->totals;
+    uint64_t elements = 0;
+    for (size_t i = 0; i < report->n_rows; i++)
+        elements += report->rows[i].detail ? qp_row_sizes(&report->rows[i]).elements : 0;
+    qp_printf(p->w, "\ntotal: %" PRIu64 " tensors, %" PRIu64 " quantized, %" PRIu64 " kept, ",
+              t->tensors, t->quantized, t->kept);
+    put_bytes(p->w, t->data_bytes);
+    if (t->quantized) {
+        qp_puts(p->w, " from ");
+        put_bytes(p->w, t->source_bytes);
+        put_brief(p->w, "ratio", t->ratio);
+        put_brief(p->w, "ideal", t->ratio_ideal);
+        put_brief(p->w, "bpw", t->bpw);
+        put_brief(p->w, "bound", qp_not_negative(report->total.facts.bound));
+    }
+    if (report->source_path && t->quantized) {
+        const struct qp_measure *m = &report->total.measure;
+        qp_puts(p->w, "\nerror:");
+        put_brief(p->w, "max_abs", qp_not_negative(m->max_abs));
+        put_brief(p->w, "rms", qp_rms(m, elements));
+        put_brief(p->w, "sqnr_db", qp_sqnr_db(m));
+        put_brief(p->w, "cosine", qp_cosine(m));
+        qp_printf(p->w, "  clipped %" PRIu64 "  nonfinite %" PRIu64, m->clipped, m->nonfinite);
+    }
+    if (report->source_path)
+        qp_puts(p->w,
+                report->proven ? "\nproven: every element is within its bound" : "\nNOT PROVEN");
+    qp_puts(p->w, "\n");
+}
+
+static void put_head(struct printer *p)
+{
+    const struct qplan_report *report = p->report;
+    char shown[512];
+    qp_printf(p->w, "%s: %s, ", qp_escape(shown, sizeof shown, report->path, strlen(report->path)),
+              strcmp(report->format, "qplan") == 0 ? "quantized by qplan" : "safetensors");
+    put_bytes(p->w, report->totals.file_bytes);
+    qp_printf(p->w, ", header %" PRIu64 " bytes\n", report->header_bytes);
+    if (report->source_path)
+        qp_printf(p->w, "against %s\n",
+                  qp_escape(shown, sizeof shown, report->source_path, strlen(report->source_path)));
+    qp_puts(p->w, "\n");
+}
+
+enum qplan_status qplan_report_write_text(const struct qplan_report *report, bool every_tensor,
+                                          qplan_write_fn write, void *ctx, struct qplan_error *err)
+{
+    struct qp_writer w;
+    qp_writer_stream(&w, write, ctx);
+    struct printer p = {report, &w, {report, row_name, rows_alike}};
+    put_head(&p);
+    if (every_tensor)
+        put_every_row(&p);
+    enum qplan_status status = every_tensor ? QPLAN_OK : put_patterns(&p, err);
+    put_worst(&p);
+    put_kept(&p);
+    put_totals(&p);
+    enum qplan_status finish = qp_writer_finish(&w, "report", status == QPLAN_OK ? err : NULL);
+    qp_writer_free(&w);
+    return status == QPLAN_OK ? finish : status;
+}

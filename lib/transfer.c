@@ -1,0 +1,133 @@
+/*
+ * transfer.c - moving pieces. Knows files and tiles, nothing of arithmetic.
+ */
+#include "transfer.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+/* A piece with all columns is one run of the file; another is a run a row. */
+static bool is_contiguous(const struct qp_sets *sets, const struct qp_piece *piece)
+{
+    return piece->n_rows == 1 || piece->n_cols == sets->row_len;
+}
+
+/* A contiguous run of a piece: its first element and how many. */
+struct run {
+    uint64_t elem, n;
+};
+
+static uint64_t n_runs(const struct qp_sets *sets, const struct qp_piece *piece)
+{
+    return is_contiguous(sets, piece) ? 1 : piece->n_rows;
+}
+
+static struct run run_at(const struct qp_sets *sets, const struct qp_piece *piece, uint64_t i)
+{
+    uint64_t n = is_contiguous(sets, piece) ? piece->n_rows * piece->n_cols : piece->n_cols;
+    return (struct run){(piece->row + i) * sets->row_len + piece->col, n};
+}
+
+enum qplan_status qp_read_piece(const struct qp_st *st, const struct qplan_entry *entry,
+                                const struct qp_sets *sets, const struct qp_piece *piece,
+                                size_t elem_bytes, void *tile, struct qplan_error *err)
+{
+    char *to = tile;
+    for (uint64_t i = 0; i < n_runs(sets, piece); i++) {
+        struct run run = run_at(sets, piece, i);
+        uint64_t off = st->header_bytes + entry->begin + run.elem * elem_bytes;
+        QP_TRY(qp_file_read(&st->file, off, to, (size_t)(run.n * elem_bytes), err));
+        to += run.n * elem_bytes;
+    }
+    return QPLAN_OK;
+}
+
+/* Packs n codes from elem on over themselves, row by row; returns the bytes. */
+static size_t pack_run(const struct qp_sets *sets, uint64_t elem, size_t n, uint8_t *codes)
+{
+    uint8_t *const start = codes, *packed = codes;
+    uint64_t col = elem % sets->last_len;
+    while (n > 0) {
+        size_t row = (size_t)qp_min_u64(sets->last_len - col, n);
+        qp_pack4(codes, row, packed);
+        packed += qp_div_up(row, 2);
+        codes += row;
+        n -= row;
+        col = 0;
+    }
+    return (size_t)(packed - start);
+}
+
+enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
+                                 const struct qp_sets *sets, const struct qp_piece *piece,
+                                 bool packed, uint8_t *codes, struct qplan_error *err)
+{
+    for (uint64_t i = 0; i < n_runs(sets, piece); i++) {
+        struct run run = run_at(sets, piece, i);
+        size_t n = (size_t)run.n;
+        size_t n_bytes = packed ? pack_run(sets, run.elem, n, codes) : n;
+        uint64_t off = data_off + qp_code_offset(sets, packed, run.elem);
+        QP_TRY(qp_out_write(out, off, codes, n_bytes, err));
+        codes += n;
+    }
+    return QPLAN_OK;
+}
+
+/* Bytes that hold n codes from elem on. */
+static size_t packed_bytes(const struct qp_sets *sets, uint64_t elem, uint64_t n)
+{
+    uint64_t last = elem + n - 1;
+    return (size_t)(qp_code_offset(sets, true, last) - qp_code_offset(sets, true, elem) + 1);
+}
+
+/* Unpacks row by row; returns the number of spare nibbles that are not 0. */
+static uint64_t unpack_run(const struct qp_sets *sets, uint64_t elem, size_t n, bool is_signed,
+                           const uint8_t *packed, uint8_t *codes)
+{
+    uint64_t bad_pads = 0, col = elem % sets->last_len;
+    while (n > 0) {
+        size_t row = (size_t)qp_min_u64(sets->last_len - col, n);
+        bool ends_row = col + row == sets->last_len;
+        if (ends_row && row % 2 && packed[row / 2] >> 4)
+            bad_pads++;
+        qp_unpack4(packed, row, is_signed, codes);
+        packed += qp_div_up(row, 2);
+        codes += row;
+        n -= row;
+        col = 0;
+    }
+    return bad_pads;
+}
+
+/* Reads and unpacks n 4-bit codes; elem is at the beginning of a byte. */
+static enum qplan_status read_packed(const struct qp_st *st, const struct qplan_entry *entry,
+                                     const struct qp_sets *sets, bool is_signed, uint64_t elem,
+                                     size_t n, uint8_t *codes, uint64_t *bad_pads,
+                                     struct qplan_error *err)
+{
+    uint64_t off = st->header_bytes + entry->begin + qp_code_offset(sets, true, elem);
+    size_t n_bytes = packed_bytes(sets, elem, n);
+    /* Packed bytes wait at the end of the buffer: reading stays ahead of writing. */
+    uint8_t *tail = codes + QP_CODE_ROOM(n) - n_bytes;
+    QP_TRY(qp_file_read(&st->file, off, tail, n_bytes, err));
+    uint64_t found = unpack_run(sets, elem, n, is_signed, tail, codes);
+    if (bad_pads)
+        *bad_pads += found;
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
+                                const struct qp_sets *sets, enum qplan_dtype dtype, uint64_t elem,
+                                size_t n, uint8_t *codes, uint64_t *bad_pads,
+                                struct qplan_error *err)
+{
+    if (qplan_dtype_bits(dtype) != 4)
+        return qp_file_read(&st->file, st->header_bytes + entry->begin + elem, codes, n, err);
+    size_t ahead = (elem % sets->last_len) % 2; /* inside a byte: its first code comes along */
+    QP_TRY(read_packed(st, entry, sets, qplan_dtype_is_signed(dtype), elem - ahead, n + ahead,
+                       codes, bad_pads, err));
+    if (ahead)
+        memmove(codes, codes + 1, n);
+    return QPLAN_OK;
+}

@@ -1,0 +1,34 @@
+/*
+ * transfer.h - pieces of tensors between files and tiles: rows that lie apart in the file, and
+ * 4-bit codes that share bytes.
+ */
+#ifndef QP_TRANSFER_H
+#define QP_TRANSFER_H
+
+#include "../formats/safetensors/safetensors.h"
+#include "split.h"
+
+/* Reads a piece of a tensor of elem_bytes into a contiguous tile. */
+enum qplan_status qp_read_piece(const struct qp_st *st, const struct qplan_entry *entry,
+                                const struct qp_sets *sets, const struct qp_piece *piece,
+                                size_t elem_bytes, void *tile, struct qplan_error *err);
+
+/* Writes the codes of a piece, one byte each, at data_off + where they belong; packs in place. */
+enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
+                                 const struct qp_sets *sets, const struct qp_piece *piece,
+                                 bool packed, uint8_t *codes, struct qplan_error *err);
+
+/* Room for the bytes and the unpacked codes of n elements at once. */
+#define QP_CODE_ROOM(n) ((n) + 64)
+
+/*
+ * Reads the codes of n consecutive elements from elem on, one byte each, sign-extended. If bad_pads
+ * is not NULL, spare nibbles that are not 0 are counted in it. codes has room for
+ * QP_CODE_ROOM(n) + 1.
+ */
+enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
+                                const struct qp_sets *sets, enum qplan_dtype dtype, uint64_t elem,
+                                size_t n, uint8_t *codes, uint64_t *bad_pads,
+                                struct qplan_error *err);
+
+#endif
