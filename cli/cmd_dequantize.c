@@ -1,0 +1,108 @@
+/*
+ * cmd_dequantize.c - qplan dequantize: back to a plain checkpoint.
+ */
+#include "task.h"
+#include "values.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct arg_option options[] = {
+    {.name = "output",
+     .letter = "o",
+     .value = "PATH",
+     .help = "the new file",
+     .fallback = "STEM.dequant.safetensors beside FILE"},
+    {.name = "force", .help = "replace an existing output"},
+    {.name = "dtype",
+     .value = "f32|f16|bf16",
+     .help = "type of the tensors that were quantized",
+     .fallback = "that of the source"},
+};
+
+static const struct arg_group output_options = {"Output", options,
+                                                sizeof options / sizeof options[0]};
+
+static const struct arg_group *const groups[] = {&output_options, &task_machine_options,
+                                                 &cli_general_options, NULL};
+
+struct dequantize {
+    const struct args *args;
+    struct task task;
+    const char *file_path;
+    const char *output; /* -o, or NULL */
+    enum qplan_dtype dtype;
+    struct qplan_checkpoint *file;
+    struct qplan_report *report;
+    char *out_path;
+};
+
+static enum qplan_status read_options(struct dequantize *d, struct qplan_error *err)
+{
+    CLI_TRY(task_begin(&d->task, d->args, err));
+    d->task.run.force = args_has(d->args, "force");
+    size_t place;
+    CLI_TRY(value_choice(d->args, "dtype", "dtype", &place, err));
+    if (args_has(d->args, "dtype"))
+        (void)qplan_dtype_parse(args_value(d->args, "dtype"), &d->dtype);
+    CLI_TRY(task_model_path(d->args, 0, "FILE", &d->file_path, err));
+    return task_output_path(d->args, &d->output, err);
+}
+
+/* STEM.dequant.safetensors beside the file. */
+static char *default_output(const char *path)
+{
+    static const char extension[] = ".safetensors", added[] = ".dequant";
+    size_t n = strlen(path), n_extension = sizeof extension - 1;
+    if (n >= n_extension && strcmp(path + n - n_extension, extension) == 0)
+        n -= n_extension;
+    char *out = malloc(n + sizeof added + n_extension);
+    if (out)
+        (void)snprintf(out, n + sizeof added + n_extension, "%.*s%s%s", (int)n, path, added,
+                       extension);
+    return out;
+}
+
+static enum qplan_status run_all(struct dequantize *d, struct qplan_error *err)
+{
+    CLI_TRY(read_options(d, err));
+    if (!d->output) {
+        d->output = d->out_path = default_output(d->file_path);
+        if (!d->out_path)
+            return cli_fail_memory(err);
+    }
+    CLI_TRY(qplan_checkpoint_open(&d->file, d->file_path, err));
+    const enum qplan_dtype *dtype = args_has(d->args, "dtype") ? &d->dtype : NULL;
+    enum qplan_status status =
+        qplan_dequantize(&d->report, d->file, d->output, dtype, &d->task.run, err);
+    status = task_show(&d->task, TASK_REPORT_JSON_ONLY, status, d->report, err);
+    if (d->report)
+        task_summary_written(&d->task, d->output, qplan_checkpoint_bytes(d->file), "dequantized",
+                             d->report);
+    return status;
+}
+
+static enum qplan_status run(const struct args *args, struct qplan_error *err)
+{
+    struct dequantize d = {.args = args};
+    enum qplan_status status = run_all(&d, err);
+    free(d.out_path);
+    qplan_report_free(d.report);
+    qplan_checkpoint_close(d.file);
+    task_end(&d.task);
+    return status;
+}
+
+const struct command cli_dequantize = {
+    .name = "dequantize",
+    .operands = "FILE",
+    .summary = "turn a quantized file back into a plain checkpoint",
+    .about =
+        "Writes the plain checkpoint that FILE, made by quantize, stands for: with the names,\n"
+        "the shapes and, unless --dtype says otherwise, the types of the source.\n",
+    .examples = "  qplan dequantize model.int8.safetensors\n"
+                "  qplan dequantize --dtype f32 -o plain.safetensors model.int8.safetensors\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,109 @@
+/*
+ * cmd_help.c - qplan help: the list of commands and the page of one, printed from the tables.
+ */
+#include "cli.h"
+#include "help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Where the text of an option begins; a longer left side gets a line of its own. */
+#define TEXT_COLUMN 28
+
+static const struct arg_option general_options[] = {
+    {.name = "json", .help = "print the report as JSON, one line, on stdout"},
+    {.name = "quiet", .letter = "q", .help = "no summary and no progress on stderr"},
+    {.name = "help", .letter = "h", .help = "show this page"},
+};
+
+const struct arg_group cli_general_options = {"General", general_options,
+                                              sizeof general_options / sizeof general_options[0]};
+
+static void print_option(FILE *to, const struct arg_option *row)
+{
+    char left[128];
+    int n = snprintf(left, sizeof left, "  %s%s%s--%s%s%s", row->letter ? "-" : "  ",
+                     row->letter ? row->letter : "", row->letter ? ", " : "  ", row->name,
+                     row->value ? " " : "", row->value ? row->value : "");
+    fprintf(to, "%s", left);
+    if (n + 2 > TEXT_COLUMN) {
+        fputc('\n', to);
+        n = 0;
+    }
+    fprintf(to, "%*s", TEXT_COLUMN - n, "");
+    for (const char *c = row->help; *c; c++) {
+        fputc(*c, to);
+        if (*c == '\n')
+            fprintf(to, "%*s", TEXT_COLUMN, "");
+    }
+    if (row->repeat)
+        fputs(" (repeatable)", to);
+    if (row->fallback)
+        fprintf(to, " [%s]", row->fallback);
+    fputc('\n', to);
+}
+
+static void print_options(FILE *to, const struct command *command)
+{
+    const char *title = "";
+    for (const struct arg_group *const *group = command->groups; *group; group++) {
+        if (strcmp(title, (*group)->title) != 0)
+            fprintf(to, "\n%s:\n", (*group)->title);
+        title = (*group)->title;
+        for (size_t i = 0; i < (*group)->n_options; i++)
+            print_option(to, &(*group)->options[i]);
+    }
+}
+
+void help_command(const struct command *command)
+{
+    FILE *to = stdout;
+    fprintf(to, "Usage: qplan %s [OPTION]... %s\n\n%s", command->name, command->operands,
+            command->about);
+    print_options(to, command);
+    fprintf(to, "\nExamples:\n%s", command->examples);
+    fputs("\nExit codes: 0 done; 1 a proof or gate failed; 2 usage; 3 the input does not fit;\n"
+          "4 file system; 5 memory; 70 a bug; 128+N stopped by signal N.\n",
+          to);
+}
+
+void help_overview(FILE *to)
+{
+    fputs("Usage: qplan COMMAND [OPTION]... OPERAND...\n\nCommands:\n", to);
+    for (size_t i = 0; cli_commands[i]; i++)
+        if (!cli_commands[i]->hidden)
+            fprintf(to, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
+    fputs("\nExamples:\n"
+          "  qplan quantize --per-channel --axis 0 model.safetensors\n"
+          "  qplan verify model.int8.safetensors model.safetensors\n"
+          "\n'qplan help COMMAND' explains a command, 'qplan --version' prints the version.\n",
+          to);
+}
+
+static enum qplan_status run(const struct args *args, struct qplan_error *err)
+{
+    const char *const *operands;
+    if (args_operands(args, &operands) == 0) {
+        help_overview(stdout);
+        return cli_finish_stdout(QPLAN_OK, "help", err);
+    }
+    const struct command *command = cli_find_command(operands[0]);
+    if (!command)
+        return cli_unknown_command(operands[0], err);
+    help_command(command);
+    return cli_finish_stdout(QPLAN_OK, "help", err);
+}
+
+/* Of the general options only the last one has a meaning here. */
+const struct arg_group help_options = {"General", &general_options[2], 1};
+static const struct arg_group *const groups[] = {&help_options, NULL};
+
+const struct command cli_help = {
+    .name = "help",
+    .operands = "[COMMAND]",
+    .summary = "explain a command",
+    .about = "Explains COMMAND, or lists the commands.\n",
+    .examples = "  qplan help quantize\n",
+    .groups = groups,
+    .run = run,
+};

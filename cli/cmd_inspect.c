@@ -1,0 +1,85 @@
+/*
+ * cmd_inspect.c - qplan inspect: what is in a file; with a source, how far it is off. Writes
+ * nothing but its report.
+ */
+#include "task.h"
+
+static const struct arg_option options[] = {
+    {.name = "against",
+     .value = "SOURCE",
+     .help = "measure the errors against the checkpoint that FILE\nwas made from"},
+    {.name = "tensors", .help = "a line for every tensor instead of patterns"},
+    {.name = "include",
+     .value = "GLOB",
+     .repeat = true,
+     .help = "report only tensors that one of these matches"},
+    {.name = "fail-if",
+     .value = "GATE",
+     .repeat = true,
+     .help = "exit 1 if this is true, as in 'bpw>8.5' or, with a source,\n'*.mlp.*:max_abs>1e-3'"},
+};
+
+static const struct arg_group report_options = {"Report", options,
+                                                sizeof options / sizeof options[0]};
+
+static const struct arg_group *const groups[] = {&report_options, &task_machine_options,
+                                                 &cli_general_options, NULL};
+
+struct inspection {
+    const struct args *args;
+    struct task task;
+    struct qplan_checkpoint *file, *source;
+    struct qplan_report *report;
+};
+
+static enum qplan_status open_files(struct inspection *in, struct qplan_error *err)
+{
+    const char *path, *against = args_value(in->args, "against");
+    CLI_TRY(task_model_path(in->args, 0, "FILE", &path, err));
+    if (against)
+        CLI_TRY(task_check_path("--against", against, err));
+    CLI_TRY(qplan_checkpoint_open(&in->file, path, err));
+    return against ? qplan_checkpoint_open(&in->source, against, err) : QPLAN_OK;
+}
+
+static enum qplan_status run_all(struct inspection *in, struct qplan_error *err)
+{
+    CLI_TRY(task_begin(&in->task, in->args, err));
+    CLI_TRY(task_read_gates(&in->task, in->args, err));
+    CLI_TRY(open_files(in, err));
+    struct qplan_inspect_options inspect_options = {
+        .against = in->source,
+        .gates = task_gates(&in->task),
+        .n_gates = in->task.n_gates,
+    };
+    inspect_options.n_include = args_values(in->args, "include", &inspect_options.include);
+    enum qplan_status status =
+        qplan_inspect(&in->report, in->file, &inspect_options, &in->task.run, err);
+    enum task_report form =
+        args_has(in->args, "tensors") ? TASK_REPORT_EVERY_TENSOR : TASK_REPORT_PATTERNS;
+    return task_show(&in->task, form, status, in->report, err);
+}
+
+static enum qplan_status run(const struct args *args, struct qplan_error *err)
+{
+    struct inspection in = {.args = args};
+    enum qplan_status status = run_all(&in, err);
+    qplan_report_free(in.report);
+    qplan_checkpoint_close(in.source);
+    qplan_checkpoint_close(in.file);
+    task_end(&in.task);
+    return status;
+}
+
+const struct command cli_inspect = {
+    .name = "inspect",
+    .operands = "FILE",
+    .summary = "show what is in a file, its error bounds and ratios",
+    .about = "Shows what is in FILE, any safetensors file; of a quantized one the schemes, the\n"
+             "proven error bounds, the ratios, and what did not shrink and why.\n",
+    .examples = "  qplan inspect model.int8.safetensors\n"
+                "  qplan inspect --against model.safetensors --tensors model.int8.safetensors\n"
+                "  qplan inspect --json model.int8.safetensors | jq .totals\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,97 @@
+/*
+ * cmd_plan.c - qplan plan: the plan as a document, on stdout or in a new file. Reads the header of
+ * the model only.
+ */
+#include "document.h"
+#include "plan_args.h"
+#include "task.h"
+
+#include <string.h>
+
+static const struct arg_option options[] = {
+    {.name = "output",
+     .letter = "o",
+     .value = "PATH",
+     .help = "the new document; - is stdout",
+     .fallback = "stdout"},
+};
+
+static const struct arg_group output_options = {"Output", options, 1};
+
+static const struct arg_group *const groups[] = {
+    &plan_scheme_options, &plan_calibration_options, &plan_selection_options, &output_options,
+    &plan_output_options, &task_machine_options,     &cli_general_options,    NULL,
+};
+
+struct planning {
+    const struct args *args;
+    struct task task;
+    struct plan_args plan_args;
+    const char *model_path;
+    struct qplan_checkpoint *model;
+    struct qplan_plan *plan;
+};
+
+static enum qplan_status write_file(const struct planning *p, const char *path,
+                                    struct qplan_error *err)
+{
+    struct new_document document;
+    enum qplan_status status =
+        new_document_begin(&document, path, args_has(p->args, "force"), p->model_path, err);
+    if (status == QPLAN_OK)
+        status = qplan_plan_write_json(p->plan, new_document_write, &document, err);
+    if (status == QPLAN_OK || document.error)
+        status = new_document_commit(&document, err);
+    new_document_end(&document);
+    return status;
+}
+
+static enum qplan_status write_document(const struct planning *p, struct qplan_error *err)
+{
+    const char *path = args_value(p->args, "output");
+    if (path && strcmp(path, "-") != 0)
+        return write_file(p, path, err);
+    enum qplan_status status = qplan_plan_write_json(p->plan, cli_write_stdout, NULL, err);
+    return cli_finish_stdout(status, "plan", err);
+}
+
+static enum qplan_status run_all(struct planning *p, struct qplan_error *err)
+{
+    /* The options of a run are checked, so that a line written for quantize fails here too. */
+    CLI_TRY(task_begin(&p->task, p->args, err));
+    CLI_TRY(plan_args_read(&p->plan_args, p->args, err));
+    CLI_TRY(task_read_gates(&p->task, p->args, err));
+    CLI_TRY(task_model_path(p->args, 0, "MODEL", &p->model_path, err));
+    CLI_TRY(qplan_checkpoint_open(&p->model, p->model_path, err));
+    CLI_TRY(plan_args_make(&p->plan, &p->plan_args, p->model, err));
+    CLI_TRY(cli_check_signal(err));
+    for (size_t i = 0; i < qplan_plan_warning_count(p->plan); i++)
+        cli_print_warning(qplan_plan_warning(p->plan, i));
+    return write_document(p, err);
+}
+
+static enum qplan_status run(const struct args *args, struct qplan_error *err)
+{
+    struct planning p = {.args = args};
+    enum qplan_status status = run_all(&p, err);
+    qplan_plan_free(p.plan);
+    qplan_checkpoint_close(p.model);
+    task_end(&p.task);
+    return status;
+}
+
+const struct command cli_plan = {
+    .name = "plan",
+    .operands = "MODEL",
+    .summary = "write what quantize would do as a JSON document",
+    .about = "Writes the plan of quantize for MODEL: what becomes of every tensor, every output\n"
+             "tensor with its offset, and the exact size. Edit it and give it to quantize --plan.\n"
+             "It takes every option of quantize; those of a run (--verify, --fail-if, --dry-run\n"
+             "and the machine) are checked and change nothing.\n",
+    .examples = "  qplan plan model.safetensors | jq .output\n"
+                "  qplan plan --dtype int4 -o plan.json model.safetensors\n"
+                "  qplan plan --scheme int8:c0 model.safetensors |\n"
+                "      jq 'del(.output, .tensors[].outputs)' > edited.json\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,123 @@
+/*
+ * cmd_quantize.c - qplan quantize: plan, run, write. A dry run stops behind the plan.
+ */
+#include "plan_args.h"
+#include "task.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct arg_option options[] = {
+    {.name = "output",
+     .letter = "o",
+     .value = "PATH",
+     .help = "the new file",
+     .fallback = "STEM.SCHEME.safetensors beside MODEL"},
+};
+
+static const struct arg_group output_options = {"Output", options, 1};
+
+static const struct arg_group *const groups[] = {
+    &plan_scheme_options, &plan_calibration_options, &plan_selection_options, &output_options,
+    &plan_output_options, &task_machine_options,     &cli_general_options,    NULL,
+};
+
+/* Everything that a run holds, released in one place. */
+struct quantize {
+    const struct args *args;
+    struct task task;
+    struct plan_args plan_args;
+    const char *model_path;
+    const char *output; /* -o, or NULL */
+    struct qplan_checkpoint *model;
+    struct qplan_plan *plan;
+    struct qplan_report *report;
+    char *out_path;
+};
+
+/* All that is wrong whatever the files hold. */
+static enum qplan_status read_options(struct quantize *q, struct qplan_error *err)
+{
+    CLI_TRY(task_begin(&q->task, q->args, err));
+    q->task.run.force = args_has(q->args, "force");
+    CLI_TRY(plan_args_read(&q->plan_args, q->args, err));
+    CLI_TRY(task_read_gates(&q->task, q->args, err));
+    CLI_TRY(task_model_path(q->args, 0, "MODEL", &q->model_path, err));
+    return task_output_path(q->args, &q->output, err);
+}
+
+static enum qplan_status make_plan(struct quantize *q, struct qplan_error *err)
+{
+    CLI_TRY(qplan_checkpoint_open(&q->model, q->model_path, err));
+    CLI_TRY(plan_args_make(&q->plan, &q->plan_args, q->model, err));
+    return cli_check_signal(err);
+}
+
+static enum qplan_status show_plan(const struct quantize *q, struct qplan_error *err)
+{
+    for (size_t i = 0; i < qplan_plan_warning_count(q->plan); i++)
+        cli_print_warning(qplan_plan_warning(q->plan, i));
+    enum qplan_status status = q->task.json
+                                   ? qplan_plan_write_json(q->plan, cli_write_stdout, NULL, err)
+                                   : qplan_plan_write_text(q->plan, cli_write_stdout, NULL, err);
+    return cli_finish_stdout(status, "plan", err);
+}
+
+static enum qplan_status execute(struct quantize *q, struct qplan_error *err)
+{
+    struct qplan_quantize_options run_options = {
+        .out_path = q->output,
+        .verify = args_has(q->args, "verify"),
+        .gates = task_gates(&q->task),
+        .n_gates = q->task.n_gates,
+    };
+    if (!q->output) {
+        q->out_path = task_path_beside(q->model_path, qplan_plan_output_name(q->plan));
+        if (!q->out_path)
+            return cli_fail_memory(err);
+        run_options.out_path = q->out_path;
+    }
+    enum qplan_status status = qplan_quantize(&q->report, q->plan, &run_options, &q->task.run, err);
+    status = task_show(&q->task, TASK_REPORT_JSON_ONLY, status, q->report, err);
+    if (q->report && status != QPLAN_ERR_PROOF)
+        task_summary_written(&q->task, run_options.out_path, qplan_checkpoint_bytes(q->model),
+                             "quantized", q->report);
+    return status;
+}
+
+static enum qplan_status run_all(struct quantize *q, struct qplan_error *err)
+{
+    CLI_TRY(read_options(q, err));
+    CLI_TRY(make_plan(q, err));
+    return args_has(q->args, "dry-run") ? show_plan(q, err) : execute(q, err);
+}
+
+static enum qplan_status run(const struct args *args, struct qplan_error *err)
+{
+    struct quantize q = {.args = args};
+    enum qplan_status status = run_all(&q, err);
+    free(q.out_path);
+    qplan_report_free(q.report);
+    qplan_plan_free(q.plan);
+    qplan_checkpoint_close(q.model);
+    task_end(&q.task);
+    return status;
+}
+
+const struct command cli_quantize = {
+    .name = "quantize",
+    .operands = "MODEL",
+    .summary = "quantize a checkpoint",
+    .about = "Quantizes the weights of MODEL, a safetensors file, and writes a new file with the\n"
+             "codes, their scales and their zero points. Everything else is copied byte for byte.\n"
+             "The new file appears complete or not at all.\n",
+    .examples =
+        "  qplan quantize model.safetensors\n"
+        "  qplan quantize --dtype int4 --per-group 64 --exclude 'lm_head*' model.safetensors\n"
+        "  qplan quantize --verify --fail-if 'sqnr_db<30' -o small.safetensors "
+        "model.safetensors\n"
+        "  qplan plan model.safetensors | jq '...' | qplan quantize --plan - "
+        "model.safetensors\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,88 @@
+/*
+ * cmd_verify.c - qplan verify: the proof that a file is what its source and its stored parameters
+ * give. The answer is the exit code; the report says the rest.
+ */
+#include "task.h"
+
+#include <stdio.h>
+
+static const struct arg_option options[] = {
+    {.name = "fail-if",
+     .value = "GATE",
+     .repeat = true,
+     .help = "exit 1 if this is true too, as in 'sqnr_db<30'"},
+};
+
+static const struct arg_group gate_options = {"Gates", options, 1};
+
+static const struct arg_group *const groups[] = {&gate_options, &task_machine_options,
+                                                 &cli_general_options, NULL};
+
+struct verification {
+    const struct args *args;
+    struct task task;
+    const char *file_path, *source_path;
+    struct qplan_checkpoint *file, *source;
+    struct qplan_report *report;
+};
+
+static enum qplan_status read_options(struct verification *v, struct qplan_error *err)
+{
+    CLI_TRY(task_begin(&v->task, v->args, err));
+    CLI_TRY(task_read_gates(&v->task, v->args, err));
+    CLI_TRY(task_model_path(v->args, 0, "FILE", &v->file_path, err));
+    return task_model_path(v->args, 1, "SOURCE", &v->source_path, err);
+}
+
+static void summary(const struct verification *v)
+{
+    char file[CLI_SHOWN], source[CLI_SHOWN], head[3 * CLI_SHOWN];
+    (void)snprintf(head, sizeof head, "%s: proven against %s",
+                   cli_escape(file, sizeof file, v->file_path),
+                   cli_escape(source, sizeof source, v->source_path));
+    task_summary(&v->task, head, "quantized", v->report);
+}
+
+static enum qplan_status run_all(struct verification *v, struct qplan_error *err)
+{
+    CLI_TRY(read_options(v, err));
+    CLI_TRY(qplan_checkpoint_open(&v->file, v->file_path, err));
+    CLI_TRY(qplan_checkpoint_open(&v->source, v->source_path, err));
+    struct qplan_inspect_options prove = {
+        .against = v->source,
+        .prove = true,
+        .gates = task_gates(&v->task),
+        .n_gates = v->task.n_gates,
+    };
+    enum qplan_status status = qplan_inspect(&v->report, v->file, &prove, &v->task.run, err);
+    bool proven = status == QPLAN_OK;
+    status = task_show(&v->task, TASK_REPORT_PATTERNS, status, v->report, err);
+    if (proven)
+        summary(v);
+    return status;
+}
+
+static enum qplan_status run(const struct args *args, struct qplan_error *err)
+{
+    struct verification v = {.args = args};
+    enum qplan_status status = run_all(&v, err);
+    qplan_report_free(v.report);
+    qplan_checkpoint_close(v.source);
+    qplan_checkpoint_close(v.file);
+    task_end(&v.task);
+    return status;
+}
+
+const struct command cli_verify = {
+    .name = "verify",
+    .operands = "FILE SOURCE",
+    .summary = "prove a quantized file against its source",
+    .about = "Proves FILE against SOURCE, the checkpoint that it was made from: every element of\n"
+             "every quantized tensor lies within its error bound, every other tensor is identical\n"
+             "byte for byte, and none is missing or left over. Exit 0 if so, 1 if not.\n",
+    .examples = "  qplan verify model.int8.safetensors model.safetensors\n"
+                "  qplan verify --quiet --fail-if 'sqnr_db<30' model.int8.safetensors "
+                "model.safetensors\n",
+    .groups = groups,
+    .run = run,
+};

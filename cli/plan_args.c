@@ -1,0 +1,178 @@
+/*
+ * plan_args.c - the meaning of the options of quantize and plan. The clashes come first: a command
+ * line that contradicts itself is refused before anything is read.
+ */
+#include "plan_args.h"
+#include "document.h"
+#include "values.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- House rules ------------------------------------------------------------------------------*/
+
+static enum qplan_status clash(const char *a, const char *b, struct qplan_error *err)
+{
+    char flag[CLI_SHOWN];
+    (void)snprintf(flag, sizeof flag, "--%s", a);
+    return cli_fail(err, QPLAN_ERR_USAGE, flag, "cannot be combined with --%s", b);
+}
+
+static enum qplan_status check_pairs(const struct args *args, struct qplan_error *err)
+{
+    static const char *const pairs[][2] = {
+        {"per-tensor", "per-channel"}, {"per-tensor", "per-group"}, {"per-tensor", "block"},
+        {"per-channel", "per-group"},  {"per-channel", "block"},    {"per-group", "block"},
+        {"symmetric", "asymmetric"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (args_has(args, pairs[i][0]) && args_has(args, pairs[i][1]))
+            return clash(pairs[i][0], pairs[i][1], err);
+    if (args_has(args, "axis") && !args_has(args, "per-channel"))
+        return cli_fail(err, QPLAN_ERR_USAGE, "--axis", "needs --per-channel");
+    return QPLAN_OK;
+}
+
+/* Refuses every option of the group, itself excepted, beside the option given. */
+static enum qplan_status check_group(const struct args *args, const char *option,
+                                     const struct arg_group *group, struct qplan_error *err)
+{
+    for (size_t i = 0; i < group->n_options; i++) {
+        const char *name = group->options[i].name;
+        if (strcmp(name, option) != 0 && args_has(args, name))
+            return clash(option, name, err);
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status check_document(const struct args *args, struct qplan_error *err)
+{
+    CLI_TRY(check_group(args, "plan", &plan_scheme_options, err));
+    CLI_TRY(check_group(args, "plan", &plan_calibration_options, err));
+    CLI_TRY(check_group(args, "plan", &plan_selection_options, err));
+    if (args_has(args, "format"))
+        return clash("plan", "format", err);
+    if (args_has(args, "zero-point"))
+        return clash("plan", "zero-point", err);
+    return QPLAN_OK;
+}
+
+static enum qplan_status check_clashes(const struct args *args, struct qplan_error *err)
+{
+    if (args_has(args, "plan"))
+        CLI_TRY(check_document(args, err));
+    if (args_has(args, "scheme"))
+        CLI_TRY(check_group(args, "scheme", &plan_scheme_options, err));
+    return check_pairs(args, err);
+}
+
+/* ---- The scheme -------------------------------------------------------------------------------*/
+
+static enum qplan_status read_dtype(const struct args *args, const char *name,
+                                    enum qplan_dtype *out, struct qplan_error *err)
+{
+    size_t place;
+    CLI_TRY(value_choice(args, name, "dtype", &place, err));
+    if (args_has(args, name))
+        (void)qplan_dtype_parse(args_value(args, name), out);
+    return QPLAN_OK;
+}
+
+static enum qplan_status read_granularity(struct qplan_scheme *scheme, const struct args *args,
+                                          struct qplan_error *err)
+{
+    int64_t axis = 0, group = 0;
+    const struct whole_range axes = {-QPLAN_MAX_RANK, QPLAN_MAX_RANK - 1};
+    CLI_TRY(value_whole(args, "axis", axes, &axis, err));
+    CLI_TRY(value_whole(args, "per-group", (struct whole_range){1, VALUE_MAX_EXTENT}, &group, err));
+    uint64_t rows = 0, cols = 0;
+    CLI_TRY(value_block(args, "block", &rows, &cols, err));
+    static const struct {
+        const char *name;
+        enum qplan_granularity granularity;
+    } flags[] = {{"per-tensor", QPLAN_PER_TENSOR},
+                 {"per-channel", QPLAN_PER_CHANNEL},
+                 {"per-group", QPLAN_PER_GROUP},
+                 {"block", QPLAN_PER_BLOCK}};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        if (!args_has(args, flags[i].name))
+            continue;
+        scheme->granularity = flags[i].granularity;
+        scheme->axis = (int32_t)axis;
+        scheme->group = (uint64_t)group;
+        scheme->block_rows = rows;
+        scheme->block_cols = cols;
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status read_scheme(struct qplan_scheme *scheme, const struct args *args,
+                                     struct qplan_error *err)
+{
+    if (args_has(args, "scheme"))
+        return qplan_scheme_parse(scheme, args_value(args, "scheme"), err);
+    enum qplan_dtype dtype = QPLAN_INT8;
+    CLI_TRY(read_dtype(args, "dtype", &dtype, err));
+    CLI_TRY(qplan_scheme_default(scheme, dtype, err));
+    CLI_TRY(read_granularity(scheme, args, err));
+    CLI_TRY(read_dtype(args, "scale-dtype", &scheme->scale_dtype, err));
+    if (args_has(args, "symmetric") || args_has(args, "asymmetric"))
+        scheme->asymmetric = args_has(args, "asymmetric");
+    scheme->narrow = args_has(args, "narrow-range");
+    if (scheme->narrow && !qplan_dtype_is_signed(dtype))
+        return cli_fail(err, QPLAN_ERR_USAGE, "--narrow-range",
+                        "cannot be combined with --dtype %s: expected a signed type",
+                        qplan_dtype_name(dtype));
+    return QPLAN_OK;
+}
+
+/* ---- The rest ---------------------------------------------------------------------------------*/
+
+static enum qplan_status read_selection(struct qplan_plan_options *options, const struct args *args,
+                                        struct qplan_error *err)
+{
+    size_t selection, place = 0;
+    CLI_TRY(value_choice(args, "select", "selection", &selection, err));
+    options->n_include = args_values(args, "include", &options->include);
+    options->n_exclude = args_values(args, "exclude", &options->exclude);
+    CLI_TRY(value_choice(args, "indivisible", "policy", &place, err));
+    options->indivisible = (enum qplan_indivisible)place;
+    place = 0;
+    CLI_TRY(value_choice(args, "nonfinite", "policy", &place, err));
+    options->nonfinite = (enum qplan_nonfinite)place;
+    return QPLAN_OK;
+}
+
+enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
+                                 struct qplan_error *err)
+{
+    *out = (struct plan_args){.document = args_value(args, "plan")};
+    CLI_TRY(check_clashes(args, err));
+    CLI_TRY(read_scheme(&out->options.scheme, args, err));
+    size_t place = 0;
+    CLI_TRY(value_choice(args, "calibrate", "method", &place, err));
+    out->options.calibrate = args_value(args, "calibrate");
+    CLI_TRY(read_selection(&out->options, args, err));
+    CLI_TRY(value_choice(args, "format", "format", &place, err));
+    place = 0;
+    CLI_TRY(value_choice(args, "zero-point", "policy", &place, err));
+    out->options.zero_point = (enum qplan_zero_point)place;
+    return QPLAN_OK;
+}
+
+enum qplan_status plan_args_make(struct qplan_plan **out, const struct plan_args *plan_args,
+                                 const struct qplan_checkpoint *checkpoint, struct qplan_error *err)
+{
+    *out = NULL;
+    if (!plan_args->document)
+        return qplan_plan_make(out, checkpoint, &plan_args->options, err);
+    bool from_stdin = strcmp(plan_args->document, "-") == 0;
+    struct document document;
+    CLI_TRY(document_read(&document, plan_args->document, err));
+    enum qplan_status status =
+        qplan_plan_read(out, checkpoint, from_stdin ? "stdin" : plan_args->document, document.text,
+                        document.n_bytes, err);
+    document_free(&document);
+    return status;
+}

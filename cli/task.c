@@ -1,0 +1,188 @@
+/*
+ * task.c - the frame around a run of the library: options in, report and summary out. Knows no
+ * command.
+ */
+#include "task.h"
+#include "values.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct arg_option machine_options[] = {
+    {.name = "device", .value = "auto|cpu", .help = "where to compute", .fallback = "auto"},
+    {.name = "threads",
+     .value = "N",
+     .help = "worker threads, 1 to 1024",
+     .fallback = "the CPUs that this process may use"},
+    {.name = "memory",
+     .value = "SIZE",
+     .help = "upper limit of the data buffers: bytes, or with K, M, G\n"
+             "or T in powers of 1024",
+     .fallback = "a few MiB a thread"},
+};
+
+const struct arg_group task_machine_options = {"Machine", machine_options,
+                                               sizeof machine_options / sizeof machine_options[0]};
+
+/* ---- Options ----------------------------------------------------------------------------------*/
+
+static enum qplan_status read_machine(struct qplan_run *run, const struct args *args,
+                                      struct qplan_error *err)
+{
+    size_t device;
+    CLI_TRY(value_choice(args, "device", "device", &device, err));
+    int64_t threads = 0;
+    CLI_TRY(value_whole(args, "threads", (struct whole_range){1, 1024}, &threads, err));
+    run->threads = (unsigned)threads;
+    CLI_TRY(value_size(args, "memory", &run->memory_bytes, err));
+    const char *isa = getenv("QPLAN_CPU");
+    if (!isa || !*isa)
+        return QPLAN_OK;
+    enum qplan_status status = qplan_isa_parse(isa, &run->isa, err);
+    if (status != QPLAN_OK)
+        (void)snprintf(err->subject, sizeof err->subject, "QPLAN_CPU");
+    return status;
+}
+
+enum qplan_status task_begin(struct task *task, const struct args *args, struct qplan_error *err)
+{
+    *task = (struct task){.quiet = args_has(args, "quiet"), .json = args_has(args, "json")};
+    task->run.cancel = &cli_signal;
+    if (progress_begin(&task->progress) && !task->quiet) {
+        task->run.progress = progress_draw;
+        task->run.progress_ctx = &task->progress;
+    }
+    return read_machine(&task->run, args, err);
+}
+
+enum qplan_status task_read_gates(struct task *task, const struct args *args,
+                                  struct qplan_error *err)
+{
+    const char *const *texts;
+    size_t n = args_values(args, "fail-if", &texts);
+    task->gates = calloc(n + 1, sizeof *task->gates);
+    if (!task->gates)
+        return cli_fail_memory(err);
+    for (; task->n_gates < n; task->n_gates++)
+        CLI_TRY(qplan_gate_parse(&task->gates[task->n_gates], texts[task->n_gates], err));
+    return QPLAN_OK;
+}
+
+const struct qplan_gate *const *task_gates(const struct task *task)
+{
+    return (const struct qplan_gate *const *)task->gates;
+}
+
+void task_end(struct task *task)
+{
+    for (size_t i = 0; i < task->n_gates; i++)
+        qplan_gate_free(task->gates[i]);
+    free(task->gates);
+}
+
+/* ---- Paths ------------------------------------------------------------------------------------*/
+
+enum qplan_status task_check_path(const char *subject, const char *path, struct qplan_error *err)
+{
+    if (!*path)
+        return cli_fail(err, QPLAN_ERR_USAGE, subject, "expected a path, found ''");
+    if (strcmp(path, "-") != 0)
+        return QPLAN_OK;
+    (void)cli_fail(err, QPLAN_ERR_USAGE, subject,
+                   "a model cannot be piped: expected a path, "
+                   "found '-'");
+    cli_hint(err, "tensors are read and written by position; for a file called '-' say './-'");
+    return QPLAN_ERR_USAGE;
+}
+
+enum qplan_status task_model_path(const struct args *args, size_t place, const char *name,
+                                  const char **out, struct qplan_error *err)
+{
+    const char *const *operands;
+    (void)args_operands(args, &operands);
+    *out = operands[place];
+    return task_check_path(name, *out, err);
+}
+
+enum qplan_status task_output_path(const struct args *args, const char **out,
+                                   struct qplan_error *err)
+{
+    *out = args_value(args, "output");
+    return *out ? task_check_path("--output", *out, err) : QPLAN_OK;
+}
+
+char *task_path_beside(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n_folder = slash ? (size_t)(slash - path) + 1 : 0;
+    size_t n_name = strlen(name);
+    char *out = malloc(n_folder + n_name + 1);
+    if (!out)
+        return NULL;
+    memcpy(out, path, n_folder);
+    memcpy(out + n_folder, name, n_name + 1);
+    return out;
+}
+
+/* ---- Results ----------------------------------------------------------------------------------*/
+
+static enum qplan_status write_report(const struct task *task, enum task_report form,
+                                      const struct qplan_report *report, struct qplan_error *err)
+{
+    enum qplan_status status = QPLAN_OK;
+    if (task->json)
+        status = qplan_report_write_json(report, cli_write_stdout, NULL, err);
+    else if (form != TASK_REPORT_JSON_ONLY)
+        status = qplan_report_write_text(report, form == TASK_REPORT_EVERY_TENSOR, cli_write_stdout,
+                                         NULL, err);
+    return cli_finish_stdout(status, "report", err);
+}
+
+enum qplan_status task_show(struct task *task, enum task_report form, enum qplan_status status,
+                            const struct qplan_report *report, struct qplan_error *err)
+{
+    progress_end(&task->progress);
+    if (!report)
+        return status;
+    for (size_t i = 0; i < qplan_report_warning_count(report); i++)
+        cli_print_warning(qplan_report_warning(report, i));
+    for (size_t i = 0; i < qplan_report_gate_failures(report); i++)
+        cli_print_gate(qplan_report_gate_failure(report, i));
+    if (status == QPLAN_OK)
+        return write_report(task, form, report, err);
+    /* The run has failed already: a lost report is told, but does not hide that. */
+    struct qplan_error lost;
+    if (write_report(task, form, report, &lost) != QPLAN_OK)
+        cli_print_error(&lost);
+    return status;
+}
+
+void task_summary(const struct task *task, const char *head, const char *done,
+                  const struct qplan_report *report)
+{
+    if (task->quiet)
+        return;
+    const struct qplan_totals *totals = qplan_report_totals(report);
+    /* The kernels of this release are the scalar ones, whatever the CPU has. */
+    fprintf(stderr, "%s, %" PRIu64 " %s, %" PRIu64 " kept, cpu %s, %.1f s\n", head,
+            totals->quantized, done, totals->kept, qplan_isa_name(QPLAN_ISA_SCALAR),
+            cli_now() - task->progress.began);
+}
+
+void task_summary_written(const struct task *task, const char *out_path, uint64_t in_bytes,
+                          const char *done, const struct qplan_report *report)
+{
+    const struct qplan_totals *totals = qplan_report_totals(report);
+    char path[4 * CLI_SHOWN], size[CLI_NUMBER], source[CLI_NUMBER];
+    char ratio[CLI_NUMBER], bpw[CLI_NUMBER], ratios[3 * CLI_NUMBER] = "", head[6 * CLI_SHOWN];
+    if (totals->ratio.known && totals->bpw.known)
+        (void)snprintf(ratios, sizeof ratios, " (%sx, %s bpw)",
+                       cli_format_number(ratio, totals->ratio.value),
+                       cli_format_number(bpw, totals->bpw.value));
+    (void)snprintf(head, sizeof head, "%s: %s from %s%s", cli_escape(path, sizeof path, out_path),
+                   cli_format_bytes(size, totals->file_bytes), cli_format_bytes(source, in_bytes),
+                   ratios);
+    task_summary(task, head, done, report);
+}

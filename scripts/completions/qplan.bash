@@ -1,0 +1,94 @@
+# bash completion for qplan. Made by 'qplan completions bash'; do not edit.
+_qplan() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
+    local command= words=
+    ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}
+    COMPREPLY=()
+    case $command in
+    '') words='quantize plan inspect verify dequantize help --help --version' ;;
+    quantize)
+        case $previous in
+        --dtype) words='int8 uint8 int4 uint4' ;;
+        --per-group) compopt +o default; return ;;
+        --block) compopt +o default; return ;;
+        --axis) compopt +o default; return ;;
+        --scale-dtype) words='f32 f16 bf16' ;;
+        --scheme) compopt +o default; return ;;
+        --calibrate) words='minmax' ;;
+        --select) words='all' ;;
+        --include) compopt +o default; return ;;
+        --exclude) compopt +o default; return ;;
+        --indivisible) words='error keep ragged' ;;
+        --nonfinite) words='error saturate' ;;
+        -o | --output) return ;;
+        --format) words='qplan' ;;
+        --zero-point) words='always asymmetric' ;;
+        --plan) return ;;
+        --fail-if) compopt +o default; return ;;
+        --device) words='auto cpu' ;;
+        --threads) compopt +o default; return ;;
+        --memory) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    plan)
+        case $previous in
+        --dtype) words='int8 uint8 int4 uint4' ;;
+        --per-group) compopt +o default; return ;;
+        --block) compopt +o default; return ;;
+        --axis) compopt +o default; return ;;
+        --scale-dtype) words='f32 f16 bf16' ;;
+        --scheme) compopt +o default; return ;;
+        --calibrate) words='minmax' ;;
+        --select) words='all' ;;
+        --include) compopt +o default; return ;;
+        --exclude) compopt +o default; return ;;
+        --indivisible) words='error keep ragged' ;;
+        --nonfinite) words='error saturate' ;;
+        -o | --output) return ;;
+        --format) words='qplan' ;;
+        --zero-point) words='always asymmetric' ;;
+        --plan) return ;;
+        --fail-if) compopt +o default; return ;;
+        --device) words='auto cpu' ;;
+        --threads) compopt +o default; return ;;
+        --memory) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    inspect)
+        case $previous in
+        --against) return ;;
+        --include) compopt +o default; return ;;
+        --fail-if) compopt +o default; return ;;
+        --device) words='auto cpu' ;;
+        --threads) compopt +o default; return ;;
+        --memory) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    verify)
+        case $previous in
+        --fail-if) compopt +o default; return ;;
+        --device) words='auto cpu' ;;
+        --threads) compopt +o default; return ;;
+        --memory) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    dequantize)
+        case $previous in
+        -o | --output) return ;;
+        --dtype) words='f32 f16 bf16' ;;
+        --device) words='auto cpu' ;;
+        --threads) compopt +o default; return ;;
+        --memory) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='-o --output --force --dtype --device --threads --memory --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    help) words='quantize plan inspect verify dequantize help ' ;;
+    esac
+    # Without words or a match, bash goes on with file names.
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _qplan qplan
