@@ -1,0 +1,101 @@
+#!/bin/sh
+# Builds and runs the whole test suite, and says at the end what ran and what failed.
+#
+#   scripts/test.sh [--fast] [--full] [-L LABEL]
+#
+#   --fast     the first configuration only
+#   --full     also the tests labelled slow, and five minutes of fuzzing per target, not 30 seconds
+#   -L LABEL   only tests with this label: unit golden property fuzz fault cli static slow
+#
+# The configurations, one folder below build/ each (CMakePresets.json has their settings):
+#   test    gcc, warnings are errors: every test, with the static checks
+#   asan    clang with ASan, UBSan and libFuzzer: every test that is not static
+#   clang   clang, warnings are errors: unit, property and golden tests
+set -eu
+
+script=$(readlink -f -- "$0")
+cd "${script%/scripts/*}"
+
+label=""
+fast=""
+fuzz_seconds=30
+timeout=900
+skip="slow"
+while [ $# -gt 0 ]; do
+    case $1 in
+    --fast) fast=1 ;;
+    --full)
+        skip="none"
+        fuzz_seconds=300
+        timeout=3600
+        export QPLAN_TEST_FULL=1
+        ;;
+    -L)
+        label=${2:?"-L needs a label"}
+        [ "$label" != slow ] || skip="none"
+        shift
+        ;;
+    *)
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' scripts/test.sh >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+
+scripts/setup test
+# A python3 of the user's own may come first in PATH and lack what the distribution's has.
+python3 -c 'import numpy' 2>/dev/null || PATH=/usr/bin:$PATH
+
+failed=0
+summary=""
+
+note() { # configuration, what happened
+    summary="$summary
+  $(printf '%-6s' "$1") $2"
+}
+
+# Builds one configuration and runs its tests. Further arguments choose the tests.
+run() {
+    name=$1
+    shift
+    dir=build/$name
+    start=$(date +%s)
+    echo "==== $name: build"
+    mkdir -p "$dir"
+    if ! { cmake --preset "$name" -DQPLAN_FUZZ_SECONDS=$fuzz_seconds &&
+        cmake --build "$dir" -j "$(nproc)"; } >"$dir/build.log" 2>&1; then
+        cat "$dir/build.log"
+        note "$name" "FAILED to build"
+        failed=1
+        return 0
+    fi
+    echo "==== $name: test"
+    status=0
+    ctest --test-dir "$dir" -j 2 --output-on-failure --timeout $timeout -O "$dir/ctest.log" \
+        ${label:+-L "^$label\$"} "$@" || status=$?
+    result=$(grep -E 'tests passed|No tests were found' "$dir/ctest.log" || echo "no result")
+    if [ $status -ne 0 ]; then
+        result="FAILED: $result"
+        failed=1
+    fi
+    counts=$(sed -n 's/^\([a-z]*\) *= .*(\([0-9]*\) tests\{0,1\})$/, \1 \2/p' "$dir/ctest.log" | tr -d '\n')
+    note "$name" "$result in $(($(date +%s) - start)) s${counts:+: ${counts#, }}"
+}
+
+run test -LE "^$skip\$" --no-tests=error
+if [ -z "$fast" ]; then
+    # Limits of time and memory are meant for the plain program; a sanitizer needs more of both.
+    export QPLAN_TEST_LIMITS=off
+    export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+    run asan -LE "^($skip|static)\$"
+    unset QPLAN_TEST_LIMITS ASAN_OPTIONS UBSAN_OPTIONS
+    run clang -L '^(unit|property|golden)$' -LE "^$skip\$"
+fi
+
+echo "==== summary$summary"
+[ $failed -eq 0 ] || {
+    echo "FAILED"
+    exit 1
+}
+echo "all passed"
