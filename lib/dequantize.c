@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/dtype.h"
-#include "base/pool.h"
 #include "job.h"
 #include "transfer.h"
 
@@ -20,20 +19,17 @@ struct item {
 };
 
 struct engine {
-    struct qp_job job;
+    struct qp_job job; /* first: a step gets the job and means the engine */
     const struct qplan_checkpoint *file;
     const struct qp_out *out;
     uint64_t header_bytes;
     struct item *items; /* in name order */
     size_t n_items;
-    /* the next unit */
-    size_t item;
-    uint64_t pos, number;
+    struct qp_flat flat;
 };
 
-/* Elements of a quantized tensor, bytes of another. */
+/* What a worker does at a time: elements of a quantized tensor, bytes of another. */
 struct unit {
-    uint64_t number;
     const struct item *item;
     uint64_t pos, n;
 };
@@ -57,62 +53,28 @@ static size_t window_sets(size_t tile_bytes)
     return tile_bytes / 64;
 }
 
-static uint64_t worker_bytes(size_t tile_bytes)
+static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
 {
-    return 2 * (uint64_t)tile_bytes + QP_CODE_ROOM(unit_elems(tile_bytes)) + 1 +
-           window_sets(tile_bytes) * 16;
-}
-
-static bool alloc_buffers(struct buffers *b, size_t tile_bytes)
-{
+    struct buffers *b = buffers;
     size_t n_sets = window_sets(tile_bytes);
-    b->decoded = qp_alloc_buffer(tile_bytes);
-    b->stored = qp_alloc_buffer(tile_bytes);
-    b->codes = qp_alloc_buffer(QP_CODE_ROOM(unit_elems(tile_bytes)) + 1);
-    b->window.scale = qp_alloc_buffer(n_sets * sizeof(double));
-    b->window.zero = qp_alloc_buffer(n_sets * sizeof(int32_t));
-    b->window.stored = qp_alloc_buffer(n_sets * 4);
-    return b->decoded && b->stored && b->codes && b->window.scale && b->window.zero &&
-           b->window.stored;
-}
-
-static void free_buffers(struct buffers *b)
-{
-    qp_free(b->decoded);
-    qp_free(b->stored);
-    qp_free(b->codes);
-    qp_free(b->window.scale);
-    qp_free(b->window.zero);
-    qp_free(b->window.stored);
+    b->decoded = qp_take(carve, tile_bytes);
+    b->stored = qp_take(carve, tile_bytes);
+    b->codes = qp_take(carve, QP_CODE_ROOM(unit_elems(tile_bytes)) + 1);
+    b->window.scale = qp_take(carve, n_sets * sizeof(double));
+    b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
+    b->window.stored = qp_take(carve, n_sets * sizeof(float));
 }
 
 /* ---- Units -------------------------------------------------------------------------------------
  */
 
-static uint64_t item_length(const struct item *item)
+static uint64_t item_length(const void *ctx, size_t i, uint64_t *unit_length)
 {
+    const struct engine *e = ctx;
+    const struct item *item = &e->items[i];
+    *unit_length = item->tensor.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
     return item->tensor.native ? qp_entry_elements(&item->output)
                                : item->output.end - item->output.begin;
-}
-
-static bool claim(struct engine *e, struct unit *unit)
-{
-    bool found = false;
-    (void)pthread_mutex_lock(&e->job.lock);
-    while (e->item < e->n_items && e->pos == item_length(&e->items[e->item])) {
-        e->item++;
-        e->pos = 0;
-    }
-    if (!qp_job_stopping(&e->job) && e->item < e->n_items) {
-        const struct item *item = &e->items[e->item];
-        uint64_t most = item->tensor.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
-        *unit = (struct unit){.number = e->number++, .item = item, .pos = e->pos};
-        unit->n = qp_min_u64(item_length(item) - e->pos, most);
-        e->pos += unit->n;
-        found = true;
-    }
-    (void)pthread_mutex_unlock(&e->job.lock);
-    return found;
 }
 
 static enum qplan_status decode(const struct engine *e, const struct unit *unit,
@@ -152,27 +114,21 @@ static enum qplan_status do_unit(const struct engine *e, const struct unit *unit
                          err);
 }
 
-static void work_on(void *ctx, unsigned worker)
+static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 {
-    struct engine *e = ctx;
-    struct buffers buffers = {0};
-    struct qplan_error err;
-    struct unit unit;
-    (void)worker;
-    if (!alloc_buffers(&buffers, e->job.tile_bytes)) {
-        (void)qp_fail_memory(&err, "buffers", worker_bytes(e->job.tile_bytes));
-        qp_job_fail(&e->job, 0, &err);
-    }
-    while (claim(e, &unit)) {
-        uint64_t bits = unit.item->tensor.native
-                            ? qplan_storage_bits((enum qplan_storage)unit.item->output.storage)
-                            : 8;
-        if (do_unit(e, &unit, &buffers, &err) != QPLAN_OK)
-            qp_job_fail(&e->job, unit.number, &err);
-        else
-            qp_job_advance(&e->job, unit.n * bits / 8);
-    }
-    free_buffers(&buffers);
+    struct engine *e = (struct engine *)job;
+    struct qp_flat_unit claimed;
+    if (!qp_flat_claim(job, &e->flat, &claimed))
+        return false;
+    struct unit unit = {&e->items[claimed.item], claimed.pos, claimed.n};
+    uint64_t bits = unit.item->tensor.native
+                        ? qplan_storage_bits((enum qplan_storage)unit.item->output.storage)
+                        : 8;
+    if (do_unit(e, &unit, buffers, err) == QPLAN_OK)
+        qp_job_advance(job, unit.n * bits / 8);
+    else
+        qp_job_fail(job, claimed.number, err);
+    return true;
 }
 
 /* ---- The output --------------------------------------------------------------------------------
@@ -237,16 +193,6 @@ static enum qplan_status make_header(struct engine *e, struct qp_writer *header,
     return status;
 }
 
-static enum qplan_status run_engine(struct engine *e, const struct qplan_run *run,
-                                    uint64_t data_bytes, struct qplan_error *err)
-{
-    QP_TRY(qp_job_init(&e->job, run, worker_bytes, data_bytes, err));
-    (void)qp_team_run(e->job.n_workers, work_on, e);
-    enum qplan_status status = qp_job_result(&e->job, err);
-    qp_job_destroy(&e->job);
-    return status;
-}
-
 /* Rows of the report: what was restored is named so, by the scheme that it had. */
 static enum qplan_status make_report(struct qplan_report **report, const struct engine *e,
                                      const char *path, struct qplan_error *err)
@@ -265,6 +211,7 @@ static enum qplan_status make_report(struct qplan_report **report, const struct 
             continue;
         (*report)->rows[i].action = "dequantize";
         (*report)->rows[i].reason = NULL;
+        (*report)->totals.restored++;
     }
     return QPLAN_OK;
 }
@@ -273,6 +220,7 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
                                       const struct qplan_run *run, struct qplan_report **report,
                                       struct qplan_error *err)
 {
+    static const struct qp_job_ops ops = {sizeof(struct buffers), carve_buffers, NULL, step};
     const struct qp_file *inputs[] = {&e->file->st.file};
     struct qp_writer header;
     uint64_t data_bytes = 0;
@@ -283,9 +231,10 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
     if (status == QPLAN_OK) {
         e->out = out;
         e->header_bytes = header.n;
+        e->flat = (struct qp_flat){.ctx = e, .n_items = e->n_items, .length = item_length};
         status = qp_out_write(out, 0, header.data, header.n, err);
         if (status == QPLAN_OK)
-            status = run_engine(e, run, data_bytes, err);
+            status = qp_job_run(&e->job, &ops, run, data_bytes, err);
         if (status == QPLAN_OK)
             status = qp_file_unchanged(inputs[0], err);
         if (status == QPLAN_OK)

@@ -1,67 +1,148 @@
 /*
- * job.c - the shared part of streaming jobs.
+ * job.c - the shared part of streaming jobs. Knows nothing of tensors.
  */
 #include "job.h"
 
+#include "base/alloc.h"
 #include "base/check.h"
 #include "base/pool.h"
 
 #include <inttypes.h>
-#include <string.h>
 
-/* A tile and the codes made of it stay in a core's second-level cache; larger tiles gain nothing.
- */
+/* A tile and what is made of it stay in a core's second-level cache; larger ones gain nothing. */
 #define TILE_DEFAULT ((size_t)1 << 20)
 #define TILE_LEAST   ((size_t)64 << 10)
 
 static const struct qplan_run default_run;
 
-/* The largest tile of n workers under a cap: a multiple of the least one, or 0 if none fits. */
-static size_t fit_tile(uint64_t memory, unsigned n, uint64_t (*worker_bytes)(size_t))
+/* ---- Memory ------------------------------------------------------------------------------------
+ */
+
+void *qp_take(struct qp_carve *carve, uint64_t n_bytes)
 {
-    size_t tile = TILE_DEFAULT;
-    while (tile > TILE_LEAST && worker_bytes(tile) > memory / n)
-        tile -= TILE_LEAST;
-    return worker_bytes(tile) <= memory / n ? tile : 0;
+    void *buffer = carve->block ? carve->block + carve->used : NULL;
+    carve->used += qp_div_up(n_bytes, 64) * 64;
+    return buffer;
 }
 
-static enum qplan_status size_team(struct qp_job *job, uint64_t (*worker_bytes)(size_t),
-                                   struct qplan_error *err)
+/* The block of one worker begins with the struct that its buffers are named in. */
+static void *carve_worker(const struct qp_job *job, struct qp_carve *carve, size_t tile_bytes,
+                          void *scratch)
 {
-    const uint64_t memory = job->run->memory_bytes;
+    void *buffers = qp_take(carve, job->ops->buffers_size);
+    job->ops->carve(carve, tile_bytes, buffers ? buffers : scratch);
+    return buffers;
+}
+
+#define MAX_BUFFERS_SIZE 512
+
+static uint64_t worker_bytes(const struct qp_job *job, size_t tile_bytes)
+{
+    char scratch[MAX_BUFFERS_SIZE];
+    struct qp_carve count = {0};
+    (void)carve_worker(job, &count, tile_bytes, scratch);
+    return count.used;
+}
+
+static uint64_t shared_bytes(struct qp_job *job, size_t tile_bytes)
+{
+    struct qp_carve count = {0};
+    if (job->ops->carve_shared)
+        job->ops->carve_shared(&count, tile_bytes, job);
+    return count.used;
+}
+
+static uint64_t team_bytes(struct qp_job *job, unsigned n, size_t tile_bytes)
+{
+    return shared_bytes(job, tile_bytes) + n * worker_bytes(job, tile_bytes);
+}
+
+/* The team that was asked for with tiles as large as the cap allows, or else a smaller team. */
+static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
+{
+    const uint64_t cap = job->run->memory_bytes ? job->run->memory_bytes : UINT64_MAX;
     job->n_workers = job->run->threads ? job->run->threads : qp_cpu_count();
     job->tile_bytes = TILE_DEFAULT;
-    if (memory == 0)
-        return QPLAN_OK;
-    while ((job->tile_bytes = fit_tile(memory, job->n_workers, worker_bytes)) == 0) {
-        if (job->n_workers == 1)
+    while (team_bytes(job, job->n_workers, job->tile_bytes) > cap) {
+        if (job->tile_bytes > TILE_LEAST)
+            job->tile_bytes -= TILE_LEAST;
+        else if (job->n_workers > 1)
+            job->n_workers--;
+        else
             return qp_fail(err, QPLAN_ERR_MEMORY, "memory",
                            "the cap is too small: expected at least %" PRIu64
                            " bytes, found %" PRIu64,
-                           worker_bytes(TILE_LEAST), memory);
-        job->n_workers--;
+                           team_bytes(job, 1, TILE_LEAST), cap);
     }
     return QPLAN_OK;
 }
 
-enum qplan_status qp_job_init(struct qp_job *job, const struct qplan_run *run,
-                              uint64_t (*worker_bytes)(size_t tile_bytes), uint64_t total_bytes,
-                              struct qplan_error *err)
+/* ---- Working -----------------------------------------------------------------------------------
+ */
+
+static void work(void *ctx, unsigned worker)
 {
-    memset(job, 0, sizeof *job);
-    job->run = run ? run : &default_run;
-    job->failed_unit = UINT64_MAX;
-    job->total_bytes = total_bytes;
-    QP_TRY(size_team(job, worker_bytes, err));
-    if (pthread_mutex_init(&job->lock, NULL) != 0 || pthread_cond_init(&job->changed, NULL) != 0)
-        return qp_fail_memory(err, "threads", sizeof *job);
+    struct qp_job *job = ctx;
+    struct qplan_error err;
+    uint64_t n_bytes = worker_bytes(job, job->tile_bytes);
+    struct qp_carve carve = {.block = qp_alloc_buffer(n_bytes)};
+    (void)worker;
+    if (carve.block) {
+        void *buffers = carve_worker(job, &carve, job->tile_bytes, NULL);
+        while (job->ops->step(job, buffers, &err))
+            continue;
+    } else {
+        (void)qp_fail_memory(&err, "buffers", n_bytes);
+        qp_job_fail(job, 0, &err);
+    }
+    qp_free(carve.block);
+}
+
+static enum qplan_status result(const struct qp_job *job, struct qplan_error *err)
+{
+    if (job->failed_unit != UINT64_MAX) {
+        if (err)
+            *err = job->error;
+        return job->error.status;
+    }
+    if (job->stop)
+        return qp_fail(err, QPLAN_ERR_CANCELLED, "qplan", "stopped on request");
     return QPLAN_OK;
 }
 
-void qp_job_destroy(struct qp_job *job)
+static enum qplan_status run_team(struct qp_job *job, struct qplan_error *err)
 {
-    (void)pthread_cond_destroy(&job->changed);
+    uint64_t n_bytes = shared_bytes(job, job->tile_bytes);
+    struct qp_carve shared = {.block = n_bytes ? qp_alloc_buffer(n_bytes) : NULL};
+    if (n_bytes && !shared.block)
+        return qp_fail_memory(err, "buffers", n_bytes);
+    if (shared.block)
+        job->ops->carve_shared(&shared, job->tile_bytes, job);
+    (void)qp_team_run(job->n_workers, work, job);
+    qp_free(shared.block);
+    return result(job, err);
+}
+
+enum qplan_status qp_job_run(struct qp_job *job, const struct qp_job_ops *ops,
+                             const struct qplan_run *run, uint64_t total_bytes,
+                             struct qplan_error *err)
+{
+    *job = (struct qp_job){.ops = ops,
+                           .run = run ? run : &default_run,
+                           .failed_unit = UINT64_MAX,
+                           .total_bytes = total_bytes};
+    QP_TRY(size_team(job, err));
+    if (pthread_mutex_init(&job->lock, NULL) != 0)
+        return qp_fail_memory(err, "threads", sizeof job->lock);
+    enum qplan_status status = QPLAN_ERR_MEMORY;
+    if (pthread_cond_init(&job->changed, NULL) == 0) {
+        status = run_team(job, err);
+        (void)pthread_cond_destroy(&job->changed);
+    } else {
+        (void)qp_fail_memory(err, "threads", sizeof job->changed);
+    }
     (void)pthread_mutex_destroy(&job->lock);
+    return status;
 }
 
 bool qp_job_stopping(struct qp_job *job)
@@ -94,14 +175,26 @@ void qp_job_advance(struct qp_job *job, uint64_t n_bytes)
     (void)pthread_mutex_unlock(&job->lock);
 }
 
-enum qplan_status qp_job_result(const struct qp_job *job, struct qplan_error *err)
+/* ---- Flat units --------------------------------------------------------------------------------
+ */
+
+bool qp_flat_claim(struct qp_job *job, struct qp_flat *flat, struct qp_flat_unit *unit)
 {
-    if (job->failed_unit != UINT64_MAX) {
-        if (err)
-            *err = job->error;
-        return job->error.status;
+    uint64_t length = 0, unit_length = 0;
+    (void)pthread_mutex_lock(&job->lock);
+    while (flat->item < flat->n_items) {
+        length = flat->length(flat->ctx, flat->item, &unit_length);
+        if (flat->pos < length)
+            break;
+        flat->item++;
+        flat->pos = 0;
     }
-    if (job->stop)
-        return qp_fail(err, QPLAN_ERR_CANCELLED, "qplan", "stopped on request");
-    return QPLAN_OK;
+    bool found = flat->item < flat->n_items && !qp_job_stopping(job);
+    if (found) {
+        uint64_t n = qp_min_u64(length - flat->pos, unit_length);
+        *unit = (struct qp_flat_unit){flat->number++, flat->item, flat->pos, n};
+        flat->pos += n;
+    }
+    (void)pthread_mutex_unlock(&job->lock);
+    return found;
 }

@@ -1,6 +1,6 @@
 /*
  * job.h - what every streaming job shares: a team of workers that claim units of work in order,
- * the first failure, cancelling, progress, and the fixed set of buffers.
+ * the fixed buffers of each, the first failure, cancelling, and progress.
  *
  * Units are claimed in ascending order and a failure stops further claims, so every unit before a
  * failed one has been claimed and ends: the failure with the lowest unit is the same for any number
@@ -13,7 +13,33 @@
 
 #include <pthread.h>
 
+/* Cuts one block of memory into buffers or, without a block, finds out how large it must be. */
+struct qp_carve {
+    char *block; /* NULL = only count */
+    uint64_t used;
+};
+
+/* The next n_bytes of the block, aligned to 64; NULL while counting. */
+void *qp_take(struct qp_carve *carve, uint64_t n_bytes);
+
+struct qp_job;
+
+/* What makes one kind of job different from another. */
+struct qp_job_ops {
+    size_t buffers_size; /* of the struct that holds a worker's buffers */
+
+    /* Takes the buffers of one worker for tiles of so many bytes. */
+    void (*carve)(struct qp_carve *carve, size_t tile_bytes, void *buffers);
+
+    /* The same for buffers that all workers share, or NULL. */
+    void (*carve_shared)(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job);
+
+    /* Claims a unit and does it; false when none is left. Reports failures by qp_job_fail. */
+    bool (*step)(struct qp_job *job, void *buffers, struct qplan_error *err);
+};
+
 struct qp_job {
+    const struct qp_job_ops *ops;
     const struct qplan_run *run; /* never NULL */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -22,28 +48,45 @@ struct qp_job {
     struct qplan_error error;
     uint64_t done_bytes, total_bytes;
     unsigned n_workers;
-    size_t tile_bytes; /* source bytes of a tile; the other buffers follow from it */
+    size_t tile_bytes; /* the other buffers follow from it */
 };
 
 /*
- * Sizes the team and its tiles: n_tiles_bytes(tile_bytes) is what one worker needs. MEMORY if
- * run->memory_bytes is below the least, which the message names.
+ * Runs a job to its end: sizes team and tiles by run (NULL = defaults), works, and returns the
+ * status of the first failure. MEMORY if run->memory_bytes is below the least, which is named.
  */
-enum qplan_status qp_job_init(struct qp_job *job, const struct qplan_run *run,
-                              uint64_t (*worker_bytes)(size_t tile_bytes), uint64_t total_bytes,
-                              struct qplan_error *err);
-void qp_job_destroy(struct qp_job *job);
+enum qplan_status qp_job_run(struct qp_job *job, const struct qp_job_ops *ops,
+                             const struct qplan_run *run, uint64_t total_bytes,
+                             struct qplan_error *err);
 
-/* Call with the lock held. Whether workers must stop: a failure, or the caller's wish. */
+/* For a step: whether to stop, because of a failure or the caller's wish. The lock is held. */
 bool qp_job_stopping(struct qp_job *job);
 
-/* Records a failure of a unit; takes the lock itself. */
+/* For a step: a unit failed. Takes the lock. */
 void qp_job_fail(struct qp_job *job, uint64_t unit, const struct qplan_error *err);
 
-/* Adds to the bytes done and tells the caller; takes the lock itself. */
+/* For a step: n_bytes more are done. Takes the lock. */
 void qp_job_advance(struct qp_job *job, uint64_t n_bytes);
 
-/* After the team has ended: the status of the job, its error copied out. */
-enum qplan_status qp_job_result(const struct qp_job *job, struct qplan_error *err);
+/* ---- Items cut into units of fixed length, in order
+ * ---------------------------------------------- */
+
+struct qp_flat {
+    const void *ctx;
+    size_t n_items;
+    /* The length of an item, and of a full unit of it. */
+    uint64_t (*length)(const void *ctx, size_t item, uint64_t *unit_length);
+    size_t item; /* where the next unit begins */
+    uint64_t pos, number;
+};
+
+struct qp_flat_unit {
+    uint64_t number;
+    size_t item;
+    uint64_t pos, n;
+};
+
+/* Takes the next unit; false when there is none or the job stops. */
+bool qp_flat_claim(struct qp_job *job, struct qp_flat *flat, struct qp_flat_unit *unit);
 
 #endif

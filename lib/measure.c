@@ -11,27 +11,24 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/dtype.h"
-#include "base/pool.h"
 #include "job.h"
 #include "transfer.h"
 
 #include <string.h>
 
 struct engine {
-    struct qp_job job;
+    struct qp_job job; /* first: a step gets the job and means the engine */
     struct qp_pair *pairs;
-    size_t n_pairs;
     const struct qp_st *file, *source;
-    /* the next unit */
-    size_t pair;
-    uint64_t elem, number;
+    struct qp_flat flat;
     uint64_t turn; /* the unit whose result is taken next */
 };
 
+/* What a worker does at a time: elements of a quantized tensor, bytes of a kept one. */
 struct unit {
     uint64_t number;
     struct qp_pair *pair;
-    uint64_t elem, n; /* of a kept tensor: bytes */
+    uint64_t elem, n;
 };
 
 struct buffers {
@@ -64,68 +61,28 @@ static size_t window_sets(size_t tile_bytes)
     return tile_bytes / 64;
 }
 
-static uint64_t worker_bytes(size_t tile_bytes)
+static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
 {
-    size_t n = unit_elems(tile_bytes);
-    return 2 * (uint64_t)tile_bytes + QP_CODE_ROOM(n) + 1 + window_sets(tile_bytes) * 24 +
-           n / QP_BLOCK * sizeof(struct qp_sums);
-}
-
-static bool alloc_buffers(struct buffers *b, size_t tile_bytes)
-{
+    struct buffers *b = buffers;
     size_t n = unit_elems(tile_bytes), n_sets = window_sets(tile_bytes);
-    b->source = qp_alloc_buffer(tile_bytes);
-    b->decoded = qp_alloc_buffer(tile_bytes);
-    b->codes = qp_alloc_buffer(QP_CODE_ROOM(n) + 1);
-    b->window.scale = qp_alloc_buffer(n_sets * sizeof(double));
-    b->window.zero = qp_alloc_buffer(n_sets * sizeof(int32_t));
-    b->window.stored = qp_alloc_buffer(n_sets * 4);
-    b->bound = qp_alloc_buffer(n_sets * sizeof(double));
-    b->sums = qp_alloc_buffer(n / QP_BLOCK * sizeof *b->sums);
-    return b->source && b->decoded && b->codes && b->window.scale && b->window.zero &&
-           b->window.stored && b->bound && b->sums;
+    b->source = qp_take(carve, tile_bytes);
+    b->decoded = qp_take(carve, tile_bytes);
+    b->codes = qp_take(carve, QP_CODE_ROOM(n) + 1);
+    b->window.scale = qp_take(carve, n_sets * sizeof(double));
+    b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
+    b->window.stored = qp_take(carve, n_sets * sizeof(float));
+    b->bound = qp_take(carve, n_sets * sizeof(double));
+    b->sums = qp_take(carve, n / QP_BLOCK * sizeof *b->sums);
 }
 
-static void free_buffers(struct buffers *b)
+/* In what the units of a pair count: elements, or bytes of a kept tensor. */
+static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
 {
-    qp_free(b->source);
-    qp_free(b->decoded);
-    qp_free(b->codes);
-    qp_free(b->window.scale);
-    qp_free(b->window.zero);
-    qp_free(b->window.stored);
-    qp_free(b->bound);
-    qp_free(b->sums);
-}
-
-/* ---- Units -------------------------------------------------------------------------------------
- */
-
-/* The length of a pair in what its units count: elements, or bytes of a kept tensor. */
-static uint64_t pair_length(const struct qp_pair *pair)
-{
+    const struct engine *e = ctx;
+    const struct qp_pair *pair = &e->pairs[i];
+    *unit_length = pair->file.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
     return pair->file.native ? qp_entry_elements(pair->source)
                              : pair->source->end - pair->source->begin;
-}
-
-static bool claim(struct engine *e, struct unit *unit)
-{
-    bool found = false;
-    (void)pthread_mutex_lock(&e->job.lock);
-    while (e->pair < e->n_pairs && e->elem == pair_length(&e->pairs[e->pair])) {
-        e->pair++;
-        e->elem = 0;
-    }
-    if (!qp_job_stopping(&e->job) && e->pair < e->n_pairs) {
-        struct qp_pair *pair = &e->pairs[e->pair];
-        uint64_t most = pair->file.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
-        *unit = (struct unit){.number = e->number++, .pair = pair, .elem = e->elem};
-        unit->n = qp_min_u64(pair_length(pair) - e->elem, most);
-        e->elem += unit->n;
-        found = true;
-    }
-    (void)pthread_mutex_unlock(&e->job.lock);
-    return found;
 }
 
 /* ---- Kept tensors ------------------------------------------------------------------------------
@@ -279,7 +236,7 @@ static enum qplan_status do_unit(struct engine *e, const struct unit *unit, cons
         return compare_bytes(e, unit, b, found, err);
     struct task task = {.e = e, .unit = unit, .b = b, .tensor = tensor, .found = found};
     task.kernels = qp_source_kernels(qp_storage_row(tensor->source)->dtype, e->job.run->isa);
-    task.rule = qp_native_rule(tensor);
+    task.rule = qp_code_rule(&tensor->scheme);
     task.can_clip = qp_calibrator_can_clip(tensor->calibrate);
     qp_sets_make(&task.sets, &tensor->scheme, tensor->shape, tensor->rank);
     return compare_codes(&task, err);
@@ -335,30 +292,25 @@ static void hand_in(struct engine *e, const struct unit *unit, const struct find
     (void)pthread_mutex_unlock(&e->job.lock);
 }
 
-static void work(void *ctx, unsigned worker)
+static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 {
-    struct engine *e = ctx;
-    struct buffers buffers = {0};
+    struct engine *e = (struct engine *)job;
+    const struct buffers *b = buffers;
+    struct qp_flat_unit claimed;
     struct finding found;
-    struct qplan_error err;
-    struct unit unit;
-    (void)worker;
-    if (!alloc_buffers(&buffers, e->job.tile_bytes)) {
-        (void)qp_fail_memory(&err, "buffers", worker_bytes(e->job.tile_bytes));
-        qp_job_fail(&e->job, 0, &err);
+    if (!qp_flat_claim(job, &e->flat, &claimed))
+        return false;
+    struct unit unit = {claimed.number, &e->pairs[claimed.item], claimed.pos, claimed.n};
+    if (do_unit(e, &unit, b, &found, err) != QPLAN_OK) {
+        qp_job_fail(job, unit.number, err);
+        return true;
     }
-    while (claim(e, &unit)) {
-        if (do_unit(e, &unit, &buffers, &found, &err) != QPLAN_OK) {
-            qp_job_fail(&e->job, unit.number, &err);
-            continue;
-        }
-        hand_in(e, &unit, &found, buffers.sums);
-        uint64_t bits = unit.pair->file.native
-                            ? qplan_storage_bits((enum qplan_storage)unit.pair->source->storage)
-                            : 8;
-        qp_job_advance(&e->job, unit.n * bits / 8);
-    }
-    free_buffers(&buffers);
+    hand_in(e, &unit, &found, b->sums);
+    uint64_t bits = unit.pair->file.native
+                        ? qplan_storage_bits((enum qplan_storage)unit.pair->source->storage)
+                        : 8;
+    qp_job_advance(job, unit.n * bits / 8);
+    return true;
 }
 
 static uint64_t total_bytes(const struct qp_pair *pairs, size_t n)
@@ -373,21 +325,17 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
                                    const struct qp_st *source, const struct qplan_run *run,
                                    struct qplan_error *err)
 {
+    static const struct qp_job_ops ops = {sizeof(struct buffers), carve_buffers, NULL, step};
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
-    enum qplan_status status = qp_job_init(&e->job, run, worker_bytes, total_bytes(pairs, n), err);
-    if (status == QPLAN_OK) {
-        e->pairs = pairs;
-        e->n_pairs = n;
-        e->file = file;
-        e->source = source;
-        for (size_t i = 0; i < n; i++)
-            pairs[i].result = (struct qp_measure){.max_abs = -1};
-        (void)qp_team_run(e->job.n_workers, work, e);
-        status = qp_job_result(&e->job, err);
-        qp_job_destroy(&e->job);
-    }
+    e->pairs = pairs;
+    e->file = file;
+    e->source = source;
+    e->flat = (struct qp_flat){.ctx = e, .n_items = n, .length = pair_length};
+    for (size_t i = 0; i < n; i++)
+        pairs[i].result = (struct qp_measure){.max_abs = -1};
+    enum qplan_status status = qp_job_run(&e->job, &ops, run, total_bytes(pairs, n), err);
     qp_free(e);
     return status;
 }

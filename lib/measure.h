@@ -62,7 +62,4 @@ enum qplan_status qp_decode_tile(const struct qp_st *st, const struct qp_native_
                                  const struct qp_param_window *window, void *y,
                                  struct qplan_error *err);
 
-/* The rule that codes of a tensor were made by. */
-struct qp_code_rule qp_native_rule(const struct qp_native_tensor *tensor);
-
 #endif

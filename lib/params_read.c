@@ -14,21 +14,10 @@
 #include <math.h>
 #include <string.h>
 
-struct qp_code_rule qp_native_rule(const struct qp_native_tensor *tensor)
-{
-    struct qp_code_rule rule = {
-        .asymmetric = tensor->scheme.asymmetric,
-        .is_signed = qplan_dtype_is_signed(tensor->scheme.dtype),
-        .scale_dtype = tensor->scheme.scale_dtype,
-    };
-    qp_scheme_range(&tensor->scheme, &rule.q_min, &rule.q_max);
-    return rule;
-}
-
 /* A symmetric tensor may come without zero points: all are 0, or the midpoint of unsigned codes. */
 static int32_t default_zero(const struct qp_native_tensor *tensor)
 {
-    struct qp_code_rule rule = qp_native_rule(tensor);
+    struct qp_code_rule rule = qp_code_rule(&tensor->scheme);
     return rule.is_signed ? 0 : (rule.q_max + 1) / 2;
 }
 
@@ -126,7 +115,7 @@ static enum qplan_status mark_used(struct facts_reader *r, const struct qp_strip
 static enum qplan_status check_set(const struct facts_reader *r, uint64_t set, double scale,
                                    int32_t zero, struct qplan_error *err)
 {
-    struct qp_code_rule rule = qp_native_rule(r->tensor);
+    struct qp_code_rule rule = qp_code_rule(&r->tensor->scheme);
     char subject[512], found[QP_F64_TEXT];
     if (!(scale > 0) || isinf(scale)) {
         qp_format_f64(found, scale);

@@ -461,6 +461,7 @@ struct qplan_totals {
     uint64_t tensors, quantized, kept, elements;
     uint64_t source_bytes, code_bytes, param_bytes, kept_bytes, data_bytes;
     uint64_t file_bytes;
+    uint64_t restored; /* dequantize: tensors that were quantized before */
     struct qplan_maybe ratio_ideal, ratio, bpw;
 };
 const struct qplan_totals *qplan_report_totals(const struct qplan_report *report);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/pool.h"
 #include "execute.h"
 #include "glob.h"
 
@@ -438,17 +439,21 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     if (!report)
         return qp_fail_memory(err, "report", sizeof *report);
     struct builder b = {.request = request, .run = run, .report = report, .err = err};
+    fenv_t callers;
+    qp_fenv_enter(&callers);
     enum qplan_status status = describe_files(&b);
     if (status == QPLAN_OK)
         status = make_rows(&b);
     if (status == QPLAN_OK && request->source)
         status = measure(&b);
+    if (status == QPLAN_OK)
+        add_totals(report);
+    qp_fenv_leave(&callers);
     qp_free(b.pairs);
     if (status != QPLAN_OK) {
         qplan_report_free(report);
         return status;
     }
-    add_totals(report);
     *out = report;
     return request->prove && b.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
 }

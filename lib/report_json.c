@@ -4,6 +4,7 @@
 #include "report.h"
 
 #include "base/json.h"
+#include "base/pool.h"
 
 #include <string.h>
 
@@ -262,6 +263,8 @@ enum qplan_status qplan_report_write_json(const struct qplan_report *report, qpl
                                           void *ctx, struct qplan_error *err)
 {
     struct qp_writer w;
+    fenv_t callers;
+    qp_fenv_enter(&callers);
     qp_writer_stream(&w, write, ctx);
     qp_json_open(&w, '{');
     put_text(&w, "schema", "qplan-report/1");
@@ -282,5 +285,6 @@ enum qplan_status qplan_report_write_json(const struct qplan_report *report, qpl
     qp_puts(&w, "\n");
     enum qplan_status status = qp_writer_finish(&w, "report", err);
     qp_writer_free(&w);
+    qp_fenv_leave(&callers);
     return status;
 }

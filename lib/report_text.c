@@ -5,6 +5,7 @@
 #include "report.h"
 
 #include "base/alloc.h"
+#include "base/pool.h"
 #include "pattern.h"
 
 #include <inttypes.h>
@@ -296,6 +297,8 @@ enum qplan_status qplan_report_write_text(const struct qplan_report *report, boo
                                           qplan_write_fn write, void *ctx, struct qplan_error *err)
 {
     struct qp_writer w;
+    fenv_t callers;
+    qp_fenv_enter(&callers);
     qp_writer_stream(&w, write, ctx);
     struct printer p = {report, &w, {report, row_name, rows_alike}};
     put_head(&p);
@@ -307,5 +310,6 @@ enum qplan_status qplan_report_write_text(const struct qplan_report *report, boo
     put_totals(&p);
     enum qplan_status finish = qp_writer_finish(&w, "report", status == QPLAN_OK ? err : NULL);
     qp_writer_free(&w);
+    qp_fenv_leave(&callers);
     return status == QPLAN_OK ? finish : status;
 }

@@ -5,6 +5,17 @@
 
 #include "base/check.h"
 
+struct qp_code_rule qp_code_rule(const struct qplan_scheme *scheme)
+{
+    struct qp_code_rule rule = {
+        .asymmetric = scheme->asymmetric,
+        .is_signed = qplan_dtype_is_signed(scheme->dtype),
+        .scale_dtype = scheme->scale_dtype,
+    };
+    qp_scheme_range(scheme, &rule.q_min, &rule.q_max);
+    return rule;
+}
+
 uint64_t qp_band_row(const struct qp_sets *sets, uint64_t band)
 {
     return band / sets->period_bands * sets->period_rows +

@@ -12,6 +12,9 @@
 #include "../kernels/kernel.h"
 #include "base/scheme.h"
 
+/* The rule that a scheme makes codes by. */
+struct qp_code_rule qp_code_rule(const struct qplan_scheme *scheme);
+
 /* What a tile holds. */
 struct qp_limits {
     uint64_t elems, sets;

@@ -7,7 +7,6 @@
 #include "alloc.h"
 
 #include <fcntl.h>
-#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -25,17 +24,23 @@ struct member {
     pthread_t thread;
 };
 
-/*
- * Rounding mode and flush-to-zero belong to the thread and may come from a foreign library: the
- * bytes of a result must not.
- */
+void qp_fenv_enter(fenv_t *saved)
+{
+    (void)fegetenv(saved);
+    (void)fesetenv(FE_DFL_ENV);
+}
+
+void qp_fenv_leave(const fenv_t *saved)
+{
+    (void)fesetenv(saved);
+}
+
 static void run_in_default_environment(const struct member *m)
 {
     fenv_t callers;
-    (void)fegetenv(&callers);
-    (void)fesetenv(FE_DFL_ENV);
+    qp_fenv_enter(&callers);
     m->work(m->ctx, m->index);
-    (void)fesetenv(&callers);
+    qp_fenv_leave(&callers);
 }
 
 static void *thread_main(void *arg)

@@ -198,18 +198,14 @@ static bool reads_as(const struct decimal *d, double value)
     return strtod(text, NULL) == value;
 }
 
-/* The next larger decimal of the same number of digits. */
+/* The next larger decimal of the same number of digits. Nines only do not occur: close to a power
+ * of ten 16 digits read back. */
 static void step_up(struct decimal *d)
 {
     int i = d->n - 1;
-    while (i >= 0 && d->digits[i] == '9')
+    while (i > 0 && d->digits[i] == '9')
         d->digits[i--] = '0';
-    if (i >= 0) {
-        d->digits[i]++;
-    } else {
-        d->digits[0] = '1';
-        d->point++;
-    }
+    d->digits[i]++;
 }
 
 /*

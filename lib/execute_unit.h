@@ -1,0 +1,60 @@
+/*
+ * execute_unit.h - what the two halves of executing a plan share: execute.c hands out units,
+ * execute_unit.c does one.
+ */
+#ifndef QP_EXECUTE_UNIT_H
+#define QP_EXECUTE_UNIT_H
+
+#include "job.h"
+#include "plan.h"
+#include "split.h"
+
+enum qp_unit_kind {
+    QP_UNIT_COPY,
+    QP_UNIT_WHOLE,  /* a strip in one piece */
+    QP_UNIT_RANGES, /* a piece of a strip that is read twice: the first time */
+    QP_UNIT_CODES   /* ... the second time, when all its ranges are known */
+};
+
+/* The parameters of a strip that is read twice, shared by its units. */
+struct qp_slot {
+    void *lo, *hi, *scale;
+    int32_t *zero;
+    uint64_t ranges_left, codes_left; /* units that have not ended */
+    bool ready;                       /* scale and zero are final */
+};
+
+struct qp_unit {
+    uint64_t number;
+    enum qp_unit_kind kind;
+    const struct qp_plan_tensor *tensor;
+    struct qp_strip strip;
+    uint64_t piece;       /* of the strip */
+    uint64_t off, n;      /* copy: bytes of the tensor */
+    struct qp_slot *slot; /* of a strip that is read twice */
+};
+
+/* The buffers of one worker. */
+struct qp_unit_buffers {
+    void *tile;
+    uint8_t *codes;
+    void *lo, *hi, *scale;
+    int32_t *zero;
+    void *stored; /* scales or zero points as they are written */
+};
+
+/* Where a unit reads and writes. */
+struct qp_unit_context {
+    struct qp_job *job;
+    const struct qplan_plan *plan;
+    const struct qp_out *out;
+};
+
+/* Does one unit. */
+enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
+                              const struct qp_unit_buffers *buffers, struct qplan_error *err);
+
+/* For progress: the source bytes of a unit; a byte that is read twice counts half each time. */
+uint64_t qp_unit_bytes(const struct qp_unit *unit);
+
+#endif
