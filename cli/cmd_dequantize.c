@@ -4,6 +4,7 @@
 #include "task.h"
 #include "values.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,24 +32,12 @@ struct dequantize {
     const struct args *args;
     struct task task;
     const char *file_path;
-    const char *output; /* -o, or NULL */
+    const char *output;
     enum qplan_dtype dtype;
     struct qplan_checkpoint *file;
     struct qplan_report *report;
-    char *out_path;
+    char *default_path;
 };
-
-static enum qplan_status read_options(struct dequantize *d, struct qplan_error *err)
-{
-    CLI_TRY(task_begin(&d->task, d->args, err));
-    d->task.run.force = args_has(d->args, "force");
-    size_t place;
-    CLI_TRY(value_choice(d->args, "dtype", "dtype", &place, err));
-    if (args_has(d->args, "dtype"))
-        (void)qplan_dtype_parse(args_value(d->args, "dtype"), &d->dtype);
-    CLI_TRY(task_model_path(d->args, 0, "FILE", &d->file_path, err));
-    return task_output_path(d->args, &d->output, err);
-}
 
 /* STEM.dequant.safetensors beside the file. */
 static char *default_output(const char *path)
@@ -64,22 +53,43 @@ static char *default_output(const char *path)
     return out;
 }
 
+static enum qplan_status read_options(struct dequantize *d, struct qplan_error *err)
+{
+    CLI_TRY(task_begin(&d->task, d->args, err));
+    d->task.run.force = args_has(d->args, "force");
+    size_t place;
+    CLI_TRY(value_choice(d->args, "dtype", "dtype", &place, err));
+    if (args_has(d->args, "dtype"))
+        (void)qplan_dtype_parse(args_value(d->args, "dtype"), &d->dtype);
+    CLI_TRY(task_model_path(d->args, 0, "FILE", &d->file_path, err));
+    CLI_TRY(task_output_path(d->args, &d->output, err));
+    if (!d->output)
+        d->output = d->default_path = default_output(d->file_path);
+    return d->output ? QPLAN_OK : cli_fail_memory(err);
+}
+
+static void summary(const struct dequantize *d)
+{
+    const struct qplan_totals *totals = qplan_report_totals(d->report);
+    char path[4 * CLI_SHOWN], size[CLI_NUMBER], source[CLI_NUMBER];
+    task_summary(&d->task, "%s: %s from %s, %" PRIu64 " dequantized, %" PRIu64 " kept",
+                 cli_escape(path, sizeof path, d->output),
+                 cli_format_bytes(size, totals->file_bytes),
+                 cli_format_bytes(source, qplan_checkpoint_bytes(d->file)), totals->restored,
+                 totals->tensors - totals->restored);
+}
+
 static enum qplan_status run_all(struct dequantize *d, struct qplan_error *err)
 {
     CLI_TRY(read_options(d, err));
-    if (!d->output) {
-        d->output = d->out_path = default_output(d->file_path);
-        if (!d->out_path)
-            return cli_fail_memory(err);
-    }
     CLI_TRY(qplan_checkpoint_open(&d->file, d->file_path, err));
     const enum qplan_dtype *dtype = args_has(d->args, "dtype") ? &d->dtype : NULL;
     enum qplan_status status =
         qplan_dequantize(&d->report, d->file, d->output, dtype, &d->task.run, err);
+    bool written = status == QPLAN_OK;
     status = task_show(&d->task, TASK_REPORT_JSON_ONLY, status, d->report, err);
-    if (d->report)
-        task_summary_written(&d->task, d->output, qplan_checkpoint_bytes(d->file), "dequantized",
-                             d->report);
+    if (written)
+        summary(d);
     return status;
 }
 
@@ -87,7 +97,7 @@ static enum qplan_status run(const struct args *args, struct qplan_error *err)
 {
     struct dequantize d = {.args = args};
     enum qplan_status status = run_all(&d, err);
-    free(d.out_path);
+    free(d.default_path);
     qplan_report_free(d.report);
     qplan_checkpoint_close(d.file);
     task_end(&d.task);

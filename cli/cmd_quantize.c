@@ -4,6 +4,7 @@
 #include "plan_args.h"
 #include "task.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,11 +29,11 @@ struct quantize {
     struct task task;
     struct plan_args plan_args;
     const char *model_path;
-    const char *output; /* -o, or NULL */
+    const char *output; /* NULL until the plan gives the default */
     struct qplan_checkpoint *model;
     struct qplan_plan *plan;
     struct qplan_report *report;
-    char *out_path;
+    char *default_path;
 };
 
 /* All that is wrong whatever the files hold. */
@@ -63,25 +64,41 @@ static enum qplan_status show_plan(const struct quantize *q, struct qplan_error 
     return cli_finish_stdout(status, "plan", err);
 }
 
+static void summary(const struct quantize *q)
+{
+    const struct qplan_totals *totals = qplan_report_totals(q->report);
+    char path[4 * CLI_SHOWN], size[CLI_NUMBER], source[CLI_NUMBER];
+    char ratio[CLI_NUMBER], bpw[CLI_NUMBER], ratios[3 * CLI_NUMBER] = "";
+    if (totals->ratio.known && totals->bpw.known)
+        (void)snprintf(ratios, sizeof ratios, " (%sx, %s bpw)",
+                       cli_format_number(ratio, totals->ratio.value),
+                       cli_format_number(bpw, totals->bpw.value));
+    task_summary(&q->task, "%s: %s from %s%s, %" PRIu64 " quantized, %" PRIu64 " kept",
+                 cli_escape(path, sizeof path, q->output),
+                 cli_format_bytes(size, totals->file_bytes),
+                 cli_format_bytes(source, qplan_checkpoint_bytes(q->model)), ratios,
+                 totals->quantized, totals->kept);
+}
+
 static enum qplan_status execute(struct quantize *q, struct qplan_error *err)
 {
+    if (!q->output) {
+        q->default_path = task_path_beside(q->model_path, qplan_plan_output_name(q->plan));
+        if (!q->default_path)
+            return cli_fail_memory(err);
+        q->output = q->default_path;
+    }
     struct qplan_quantize_options run_options = {
         .out_path = q->output,
         .verify = args_has(q->args, "verify"),
         .gates = task_gates(&q->task),
         .n_gates = q->task.n_gates,
     };
-    if (!q->output) {
-        q->out_path = task_path_beside(q->model_path, qplan_plan_output_name(q->plan));
-        if (!q->out_path)
-            return cli_fail_memory(err);
-        run_options.out_path = q->out_path;
-    }
     enum qplan_status status = qplan_quantize(&q->report, q->plan, &run_options, &q->task.run, err);
+    bool written = status == QPLAN_OK;
     status = task_show(&q->task, TASK_REPORT_JSON_ONLY, status, q->report, err);
-    if (q->report && status != QPLAN_ERR_PROOF)
-        task_summary_written(&q->task, run_options.out_path, qplan_checkpoint_bytes(q->model),
-                             "quantized", q->report);
+    if (written)
+        summary(q);
     return status;
 }
 
@@ -96,7 +113,7 @@ static enum qplan_status run(const struct args *args, struct qplan_error *err)
 {
     struct quantize q = {.args = args};
     enum qplan_status status = run_all(&q, err);
-    free(q.out_path);
+    free(q.default_path);
     qplan_report_free(q.report);
     qplan_plan_free(q.plan);
     qplan_checkpoint_close(q.model);

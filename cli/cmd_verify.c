@@ -4,7 +4,7 @@
  */
 #include "task.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 
 static const struct arg_option options[] = {
     {.name = "fail-if",
@@ -36,11 +36,12 @@ static enum qplan_status read_options(struct verification *v, struct qplan_error
 
 static void summary(const struct verification *v)
 {
-    char file[CLI_SHOWN], source[CLI_SHOWN], head[3 * CLI_SHOWN];
-    (void)snprintf(head, sizeof head, "%s: proven against %s",
-                   cli_escape(file, sizeof file, v->file_path),
-                   cli_escape(source, sizeof source, v->source_path));
-    task_summary(&v->task, head, "quantized", v->report);
+    const struct qplan_totals *totals = qplan_report_totals(v->report);
+    char file[3 * CLI_SHOWN], source[3 * CLI_SHOWN];
+    task_summary(&v->task, "%s: proven against %s, %" PRIu64 " quantized, %" PRIu64 " kept",
+                 cli_escape(file, sizeof file, v->file_path),
+                 cli_escape(source, sizeof source, v->source_path), totals->quantized,
+                 totals->kept);
 }
 
 static enum qplan_status run_all(struct verification *v, struct qplan_error *err)

@@ -146,28 +146,29 @@ void cli_print_gate(const char *text)
 
 /* ---- Numbers ----------------------------------------------------------------------------------*/
 
+/* Three significant digits: the limits are where rounding carries into the next one. */
+static int decimals_of(double value)
+{
+    return value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+}
+
 const char *cli_format_number(char out[CLI_NUMBER], double value)
 {
-    /* The limits are where rounding to fewer decimals carries into the next digit. */
-    int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    (void)snprintf(out, CLI_NUMBER, "%.*f", decimals, value);
+    (void)snprintf(out, CLI_NUMBER, "%.*f", decimals_of(value), value);
     return out;
 }
 
 const char *cli_format_bytes(char out[CLI_NUMBER], uint64_t n_bytes)
 {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
     if (n_bytes < 1000) {
         (void)snprintf(out, CLI_NUMBER, "%u B", (unsigned)n_bytes);
         return out;
     }
-    double value = (double)n_bytes;
+    double value = (double)n_bytes / 1000;
     size_t unit = 0;
-    for (; value >= 999.5 && unit < sizeof units / sizeof units[0] - 1; unit++)
+    for (; value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]; unit++)
         value /= 1000;
-    char number[CLI_NUMBER - 4];
-    int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    (void)snprintf(number, sizeof number, "%.*f", decimals, value);
-    (void)snprintf(out, CLI_NUMBER, "%s %s", number, units[unit]);
+    (void)snprintf(out, CLI_NUMBER, "%.*f %s", decimals_of(value), value, units[unit]);
     return out;
 }

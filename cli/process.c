@@ -38,7 +38,7 @@ enum qplan_status cli_finish_stdout(enum qplan_status status, const char *what,
                                     struct qplan_error *err)
 {
     errno = 0;
-    if (!stdout_errno && fflush(stdout) != 0)
+    if (!stdout_errno && (fflush(stdout) != 0 || ferror(stdout)))
         stdout_errno = errno ? errno : EIO;
     if (!stdout_errno)
         return status;

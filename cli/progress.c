@@ -10,10 +10,8 @@
 
 #define SECONDS_BETWEEN 0.1
 
-bool progress_begin(struct progress *progress)
+bool progress_wanted(void)
 {
-    double now = cli_now();
-    *progress = (struct progress){.began = now, .drawn = now};
     return isatty(STDERR_FILENO) == 1;
 }
 
@@ -29,24 +27,31 @@ static const char *format_left(char out[CLI_NUMBER], double seconds)
     return out;
 }
 
+static void draw(struct progress *progress, uint64_t done, uint64_t total, double elapsed)
+{
+    double rate = (double)done / elapsed;
+    double left = done < total ? (double)(total - done) / rate : 0;
+    double percent = done < total ? 100 * ((double)done / (double)total) : 100;
+    char line[160], part[CLI_NUMBER], all[CLI_NUMBER], speed[CLI_NUMBER], seconds[CLI_NUMBER];
+    int n = snprintf(line, sizeof line, "%3.0f%%  %s of %s  %s/s  %s left", percent,
+                     cli_format_bytes(part, done), cli_format_bytes(all, total),
+                     cli_format_bytes(speed, (uint64_t)rate), format_left(seconds, left + 0.5));
+    /* Blanks instead of an erase sequence: every terminal knows them. */
+    fprintf(stderr, "\r%-*s", progress->width, line);
+    progress->width = n;
+}
+
 void progress_draw(void *ctx, uint64_t done, uint64_t total)
 {
     struct progress *progress = ctx;
     double now = cli_now();
-    if (now - progress->drawn < SECONDS_BETWEEN || total == 0 || done == 0)
+    if (progress->began == 0 || done < progress->done)
+        progress->began = progress->drawn = now;
+    progress->done = done;
+    if (now - progress->drawn < SECONDS_BETWEEN || done == 0 || total == 0)
         return;
     progress->drawn = now;
-    double share = done < total ? (double)done / (double)total : 1;
-    double elapsed = now - progress->began;
-    char line[160], done_text[CLI_NUMBER], total_text[CLI_NUMBER], rate[CLI_NUMBER];
-    char left[CLI_NUMBER];
-    int n = snprintf(line, sizeof line, "%3.0f%%  %s of %s  %s/s  %s left", 100 * share,
-                     cli_format_bytes(done_text, done), cli_format_bytes(total_text, total),
-                     cli_format_bytes(rate, (uint64_t)((double)done / elapsed)),
-                     format_left(left, elapsed / share - elapsed));
-    /* Blanks instead of an erase sequence: every terminal knows them. */
-    fprintf(stderr, "\r%-*s", progress->width, line);
-    progress->width = n;
+    draw(progress, done, total, now - progress->began);
 }
 
 void progress_end(struct progress *progress)

@@ -5,7 +5,7 @@
 #include "task.h"
 #include "values.h"
 
-#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,8 @@ enum qplan_status task_begin(struct task *task, const struct args *args, struct 
 {
     *task = (struct task){.quiet = args_has(args, "quiet"), .json = args_has(args, "json")};
     task->run.cancel = &cli_signal;
-    if (progress_begin(&task->progress) && !task->quiet) {
+    task->began = cli_now();
+    if (progress_wanted() && !task->quiet) {
         task->run.progress = progress_draw;
         task->run.progress_ctx = &task->progress;
     }
@@ -91,8 +92,7 @@ enum qplan_status task_check_path(const char *subject, const char *path, struct 
     if (strcmp(path, "-") != 0)
         return QPLAN_OK;
     (void)cli_fail(err, QPLAN_ERR_USAGE, subject,
-                   "a model cannot be piped: expected a path, "
-                   "found '-'");
+                   "a model cannot be piped: expected a path, found '-'");
     cli_hint(err, "tensors are read and written by position; for a file called '-' say './-'");
     return QPLAN_ERR_USAGE;
 }
@@ -159,30 +159,16 @@ enum qplan_status task_show(struct task *task, enum task_report form, enum qplan
     return status;
 }
 
-void task_summary(const struct task *task, const char *head, const char *done,
-                  const struct qplan_report *report)
+void task_summary(const struct task *task, const char *fmt, ...)
 {
     if (task->quiet)
         return;
-    const struct qplan_totals *totals = qplan_report_totals(report);
+    char text[8 * CLI_SHOWN];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     /* The kernels of this release are the scalar ones, whatever the CPU has. */
-    fprintf(stderr, "%s, %" PRIu64 " %s, %" PRIu64 " kept, cpu %s, %.1f s\n", head,
-            totals->quantized, done, totals->kept, qplan_isa_name(QPLAN_ISA_SCALAR),
-            cli_now() - task->progress.began);
-}
-
-void task_summary_written(const struct task *task, const char *out_path, uint64_t in_bytes,
-                          const char *done, const struct qplan_report *report)
-{
-    const struct qplan_totals *totals = qplan_report_totals(report);
-    char path[4 * CLI_SHOWN], size[CLI_NUMBER], source[CLI_NUMBER];
-    char ratio[CLI_NUMBER], bpw[CLI_NUMBER], ratios[3 * CLI_NUMBER] = "", head[6 * CLI_SHOWN];
-    if (totals->ratio.known && totals->bpw.known)
-        (void)snprintf(ratios, sizeof ratios, " (%sx, %s bpw)",
-                       cli_format_number(ratio, totals->ratio.value),
-                       cli_format_number(bpw, totals->bpw.value));
-    (void)snprintf(head, sizeof head, "%s: %s from %s%s", cli_escape(path, sizeof path, out_path),
-                   cli_format_bytes(size, totals->file_bytes), cli_format_bytes(source, in_bytes),
-                   ratios);
-    task_summary(task, head, done, report);
+    fprintf(stderr, "%s, cpu %s, %.1f s\n", text, qplan_isa_name(QPLAN_ISA_SCALAR),
+            cli_now() - task->began);
 }

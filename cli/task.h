@@ -14,6 +14,7 @@ extern const struct arg_group task_machine_options;
 struct task {
     struct qplan_run run; /* points into this struct, which must not move */
     struct progress progress;
+    double began;
     struct qplan_gate **gates;
     size_t n_gates;
     bool quiet, json;
@@ -39,13 +40,8 @@ const struct qplan_gate *const *task_gates(const struct task *task);
 enum qplan_status task_show(struct task *task, enum task_report form, enum qplan_status status,
                             const struct qplan_report *report, struct qplan_error *err);
 
-/* The line on stderr: "HEAD, 226 DONE, 65 kept, cpu scalar, 0.5 s"; nothing with --quiet. */
-void task_summary(const struct task *task, const char *head, const char *done,
-                  const struct qplan_report *report);
-
-/* The same for a new file: its size, and how it compares with the input's in_bytes. */
-void task_summary_written(const struct task *task, const char *out_path, uint64_t in_bytes,
-                          const char *done, const struct qplan_report *report);
+/* The line on stderr: the text, the device and the time; nothing with --quiet. */
+void task_summary(const struct task *task, const char *fmt, ...) CLI_PRINTF(2, 3);
 
 void task_end(struct task *task);
 

@@ -22,7 +22,7 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
     };
     *report = NULL;
     if (o->prove && !o->against)
-        return qp_fail(err, QPLAN_ERR_USAGE, request.path, "a proof needs the source");
+        return qp_fail(err, QPLAN_ERR_USAGE, checkpoint->st.file.shown, "a proof needs the source");
     if (o->against && o->against->is_native)
         return qp_fail(err, QPLAN_ERR_INVALID, o->against->st.file.shown,
                        "the source is itself quantized: expected the plain checkpoint");

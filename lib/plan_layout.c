@@ -141,8 +141,10 @@ static enum qplan_status put_header(struct qplan_plan *plan, const struct qplan_
     if (!pairs)
         status = qp_fail_memory(err, "plan", st->n_metadata * sizeof *pairs);
     if (status == QPLAN_OK) {
+        char shown[512];
         size_t n = join_metadata(st, &records, pairs);
-        status = qp_st_put_header(header, order, plan->n_outputs, pairs, n, plan->output_name, err);
+        (void)qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name));
+        status = qp_st_put_header(header, order, plan->n_outputs, pairs, n, shown, err);
     }
     qp_free(pairs);
     qp_writer_free(&records);
@@ -179,7 +181,9 @@ static enum qplan_status warn(struct qplan_plan *plan, const char *code, const c
                               const char *message, struct qplan_error *err)
 {
     struct qp_plan_warning *w = &plan->warnings[plan->n_warnings];
-    char *start = qp_arena_join(&plan->arena, subject, strlen(subject), ": ");
+    char shown[512];
+    (void)qp_escape(shown, sizeof shown, subject, strlen(subject));
+    char *start = qp_arena_join(&plan->arena, shown, strlen(shown), ": ");
     w->code = code;
     w->subject = qp_arena_join(&plan->arena, subject, strlen(subject), "");
     w->message = qp_arena_join(&plan->arena, message, strlen(message), "");

@@ -70,6 +70,7 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
     const struct qp_file *inputs[] = {&plan->checkpoint->st.file};
     struct qp_out out;
     *report = NULL;
+    QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
     QP_TRY(qp_out_open(&out, options->out_path, run && run->force, qplan_plan_output_bytes(plan),
                        inputs, 1, err));
     enum qplan_status status = qp_out_write(&out, 0, plan->header, (size_t)plan->header_bytes, err);

@@ -81,6 +81,10 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
 enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n, bool has_source,
                                  struct qplan_error *err);
 
+/* Checks, before a plan is run, that every scope of names has a tensor in it. USAGE. */
+enum qplan_status qp_gates_check_plan(const struct qplan_gate *const *gates, size_t n,
+                                      const struct qplan_plan *plan, struct qplan_error *err);
+
 /* Evaluates gates. USAGE for a scope that matches nothing, PROOF if one fails. */
 enum qplan_status qp_gates_evaluate(struct qplan_report *report,
                                     const struct qplan_gate *const *gates, size_t n,

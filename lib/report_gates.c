@@ -9,17 +9,42 @@
 #include <math.h>
 #include <string.h>
 
+/* A complaint about a gate, with the gate as subject, as safe to print as a name. */
+static enum qplan_status bad_gate(const struct qplan_gate *gate, const char *what,
+                                  struct qplan_error *err)
+{
+    char shown[256];
+    return qp_fail(err, QPLAN_ERR_USAGE,
+                   qp_escape(shown, sizeof shown, gate->text, strlen(gate->text)), "%s", what);
+}
+
 enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n, bool has_source,
                                  struct qplan_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        const struct qp_metric *metric = qp_metric_row(gates[i]->metric);
-        if (metric->measured && !has_source) {
-            qp_fail(err, QPLAN_ERR_USAGE, gates[i]->text, "%s is measured: a source is needed",
-                    metric->name);
+        if (qp_metric_row(gates[i]->metric)->measured && !has_source) {
+            (void)bad_gate(gates[i], "this metric is measured: a source is needed", err);
             qp_hint(err, "inspect takes one with --against SOURCE");
             return QPLAN_ERR_USAGE;
         }
+    }
+    return QPLAN_OK;
+}
+
+static const char no_match[] = "the scope matches no quantized tensor";
+
+enum qplan_status qp_gates_check_plan(const struct qplan_gate *const *gates, size_t n,
+                                      const struct qplan_plan *plan, struct qplan_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool matched = gates[i]->scope != QP_SCOPE_GLOB;
+        for (size_t k = 0; !matched && k < plan->n_tensors; k++) {
+            const struct qp_plan_tensor *t = &plan->tensors[k];
+            matched =
+                t->quantize && qp_glob_match(gates[i]->glob, t->source->name, t->source->name_len);
+        }
+        if (!matched)
+            return bad_gate(gates[i], no_match, err);
     }
     return QPLAN_OK;
 }
@@ -150,7 +175,7 @@ static enum qplan_status find_worst(const struct qplan_report *report, struct qp
         r->value = value;
     }
     if (!matched && gate->scope == QP_SCOPE_GLOB)
-        return qp_fail(err, QPLAN_ERR_USAGE, gate->text, "the scope matches no quantized tensor");
+        return bad_gate(gate, no_match, err);
     return QPLAN_OK;
 }
 
@@ -224,7 +249,10 @@ enum qplan_status qp_gates_evaluate(struct qplan_report *report,
     }
     if (n_failed == 0)
         return QPLAN_OK;
-    return qp_fail(err, QPLAN_ERR_PROOF, report->path, "%zu of %zu gates failed", n_failed, n);
+    char shown[512];
+    return qp_fail(err, QPLAN_ERR_PROOF,
+                   qp_escape(shown, sizeof shown, report->path, strlen(report->path)),
+                   "%zu of %zu gates failed", n_failed, n);
 }
 
 size_t qplan_report_gate_failures(const struct qplan_report *report)

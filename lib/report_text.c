@@ -84,7 +84,7 @@ static bool rows_alike(const void *ctx, size_t a, size_t b)
     return memcmp(x->shape, y->shape, x->rank * sizeof *x->shape) == 0;
 }
 
-/* The worst of a group of rows: lowest signal to noise if measured, else the largest bound. */
+/* How bad a row is: by its signal to noise if measured, else by its bound. */
 static double badness(const struct qplan_report *report, const struct qp_row *row)
 {
     if (!report->source_path)
@@ -93,8 +93,30 @@ static double badness(const struct qplan_report *report, const struct qp_row *ro
     return sqnr.known ? -sqnr.value : -INFINITY;
 }
 
-/* What one line says behind the name; the numbers are those of the worst row. */
-static void put_facts(struct printer *p, const struct qp_row *row, const struct qp_row *worst,
+/* What a line says of the rows that it stands for: the worst of each number. */
+struct line {
+    double bound, max_abs;
+    struct qplan_maybe sqnr_db;
+    bool unproven;
+};
+
+static void add_to_line(struct line *line, const struct qp_row *row)
+{
+    if (!row->detail)
+        return;
+    const struct qp_row_detail *d = row->detail;
+    struct qplan_maybe sqnr = qp_sqnr_db(&d->measure);
+    line->bound = d->facts.bound > line->bound ? d->facts.bound : line->bound;
+    line->max_abs = d->measure.max_abs > line->max_abs ? d->measure.max_abs : line->max_abs;
+    if (sqnr.known && (!line->sqnr_db.known || sqnr.value < line->sqnr_db.value))
+        line->sqnr_db = sqnr;
+    line->unproven |= !row->proven;
+}
+
+static const struct line empty_line = {.bound = -1, .max_abs = -1};
+
+/* What stands behind the name. */
+static void put_facts(struct printer *p, const struct qp_row *row, const struct line *line,
                       size_t count)
 {
     const struct qp_logical *t = &row->tensor;
@@ -103,63 +125,53 @@ static void put_facts(struct printer *p, const struct qp_row *row, const struct 
     if (count > 1)
         qp_printf(p->w, "%zu x ", count);
     put_shape(p->w, t);
+    qp_printf(p->w, "  %s  ", qplan_storage_name(t->source));
     if (!t->native) {
-        qp_printf(p->w, "  %s  kept%s%s", qplan_storage_name(t->source), row->reason ? ": " : "",
-                  row->reason ? row->reason : "");
-        qp_puts(p->w, "\n");
+        qp_printf(p->w, "kept%s%s\n", row->reason ? ": " : "", row->reason ? row->reason : "");
         return;
     }
     qplan_scheme_format(&t->native->scheme, scheme);
     struct qp_sizes sizes = qp_row_sizes(row);
-    qp_printf(p->w, "  %s  %s", qplan_storage_name(t->source), scheme);
+    qp_puts(p->w, scheme);
     put_brief(
         p->w, "bpw",
         qp_ratio(8.0 * (double)(sizes.code_bytes + sizes.param_bytes), (double)sizes.elements));
-    put_brief(p->w, "bound", qp_not_negative(worst->detail->facts.bound));
+    put_brief(p->w, "bound", qp_not_negative(line->bound));
     if (p->report->source_path) {
-        put_brief(p->w, "max_abs", qp_not_negative(worst->detail->measure.max_abs));
-        put_brief(p->w, "sqnr_db", qp_sqnr_db(&worst->detail->measure));
-        qp_puts(p->w, worst->proven ? "" : "  NOT PROVEN");
+        put_brief(p->w, "max_abs", qp_not_negative(line->max_abs));
+        put_brief(p->w, "sqnr_db", line->sqnr_db);
+        qp_puts(p->w, line->unproven ? "  NOT PROVEN" : "");
     }
     qp_puts(p->w, "\n");
 }
 
-static void put_every_row(struct printer *p)
+static void put_row(struct printer *p, const struct qp_row *row)
 {
-    for (size_t i = 0; i < p->report->n_rows; i++) {
-        const struct qp_row *row = &p->report->rows[i];
-        put_name(p->w, &row->tensor);
-        put_facts(p, row, row, 1);
-    }
-}
-
-/* The worst row of each group; NULL for a group that is not quantized. */
-static void find_worst(const struct qplan_report *report, const struct qp_groups *groups,
-                       const struct qp_row **worst)
-{
-    for (size_t i = 0; i < report->n_rows; i++) {
-        const struct qp_row *row = &report->rows[i];
-        const struct qp_row **slot = &worst[groups->of[i]];
-        if (row->detail && (!*slot || badness(report, row) > badness(report, *slot)))
-            *slot = row;
-    }
+    struct line line = empty_line;
+    add_to_line(&line, row);
+    put_name(p->w, &row->tensor);
+    put_facts(p, row, &line, 1);
 }
 
 static enum qplan_status put_patterns(struct printer *p, struct qplan_error *err)
 {
+    const struct qplan_report *report = p->report;
     struct qp_groups groups;
-    QP_TRY(qp_groups_make(&groups, &p->source, p->report->n_rows, err));
-    const struct qp_row **worst = qp_alloc(groups.n, sizeof *worst);
-    if (worst)
-        find_worst(p->report, &groups, worst);
-    for (size_t i = 0; worst && i < groups.n; i++) {
+    QP_TRY(qp_groups_make(&groups, &p->source, report->n_rows, err));
+    struct line *lines = qp_alloc(groups.n, sizeof *lines);
+    enum qplan_status status = QPLAN_OK;
+    if (!lines)
+        status = qp_fail_memory(err, "report", groups.n * sizeof *lines);
+    for (size_t i = 0; lines && i < groups.n; i++)
+        lines[i] = empty_line;
+    for (size_t i = 0; lines && i < report->n_rows; i++)
+        add_to_line(&lines[groups.of[i]], &report->rows[i]);
+    for (size_t i = 0; lines && i < groups.n; i++) {
         const struct qp_group *group = &groups.groups[i];
         qp_put_pattern(p->w, group, &p->source);
-        put_facts(p, &p->report->rows[group->first], worst[i], group->count);
+        put_facts(p, &report->rows[group->first], &lines[i], group->count);
     }
-    enum qplan_status status =
-        worst ? QPLAN_OK : qp_fail_memory(err, "report", groups.n * sizeof *worst);
-    qp_free(worst);
+    qp_free(lines);
     qp_groups_free(&groups);
     return status;
 }
@@ -211,10 +223,8 @@ static void put_worst(struct printer *p)
         return;
     qp_puts(p->w, p->report->source_path ? "\nworst by sqnr_db:\n" : "\nlargest error bounds:\n");
     for (size_t i = 0; i < n; i++) {
-        const struct qp_row *row = &p->report->rows[top[i]];
         qp_puts(p->w, "  ");
-        put_name(p->w, &row->tensor);
-        put_facts(p, row, row, 1);
+        put_row(p, &p->report->rows[top[i]]);
     }
 }
 
@@ -302,8 +312,8 @@ enum qplan_status qplan_report_write_text(const struct qplan_report *report, boo
     qp_writer_stream(&w, write, ctx);
     struct printer p = {report, &w, {report, row_name, rows_alike}};
     put_head(&p);
-    if (every_tensor)
-        put_every_row(&p);
+    for (size_t i = 0; every_tensor && i < report->n_rows; i++)
+        put_row(&p, &report->rows[i]);
     enum qplan_status status = every_tensor ? QPLAN_OK : put_patterns(&p, err);
     put_worst(&p);
     put_kept(&p);

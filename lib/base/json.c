@@ -332,8 +332,7 @@ static enum qplan_status read_scalar(struct qp_json *json, struct qp_json_token 
         return read_word(json, token, "false", QP_JSON_FALSE, err);
     if (c == 'n')
         return read_word(json, token, "null", QP_JSON_NULL, err);
-    bool may_close = json->expect == EXPECT_VALUE_OR_END;
-    return unexpected(json, may_close ? "a value or ']'" : "a value", err);
+    return unexpected(json, json->expect == EXPECT_VALUE ? "a value" : "a value or ']'", err);
 }
 
 static enum qplan_status read_value(struct qp_json *json, struct qp_json_token *token,

@@ -116,6 +116,15 @@ def as_lines(data):
     return lines
 
 
+def with_patterns(old, found):
+    """The found lines, each in the form of an old expression that still matches it."""
+    patterns = [line for line in old if line.endswith(" (re)")]
+
+    def form_of(line):
+        return next((p for p in patterns if re.fullmatch(p[:-5], line)), line)
+    return [form_of(line) for line in found]
+
+
 def run_block(block, folder, env):
     done = subprocess.run(["sh", "-c", "\n".join(block.command)], cwd=folder, env=env,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS)
@@ -153,7 +162,7 @@ def run_case(path, options):
             result = run_block(block, work, env)
             good = fits(block, result)
             updated += block.before + block.show_command()
-            updated += block.lines if good else result.lines()
+            updated += block.lines if good else with_patterns(block.lines, result.lines())
             if not good:
                 report += [f"--- {path}", *block.show_command()]
                 report += difflib.unified_diff(block.lines, result.lines(), "expected", "found",
