@@ -1,40 +1,11 @@
 /*
  * source.inc.h - the kernels that read one float dtype, as a template: the specification.
  *
- * The including file defines NAME(op), SOURCE_DTYPE, ELEM_BYTES, LOAD(p), and of the working
- * precision WORK (float or double), WORK_MAX, RNE(x) and WORK_KERNELS.
- * Plain scalar C, one IEEE operation at a time; a faster kernel must give the same bits.
+ * The including file defines what element.inc.h needs, SOURCE_DTYPE and WORK_KERNELS. Plain scalar
+ * C, one IEEE operation at a time; a faster kernel must give the same bits.
  */
 
-static inline WORK NAME(at)(const unsigned char *src, size_t i)
-{
-    return LOAD(src + i * ELEM_BYTES);
-}
-
-static inline bool NAME(finite)(WORK x)
-{
-    return x >= -WORK_MAX && x <= WORK_MAX;
-}
-
-/* ---- range ---------------------------------------------------------------------------------- */
-
-static uint64_t NAME(range_run)(const unsigned char *src, size_t n, WORK *lo, WORK *hi)
-{
-    WORK least = *lo, most = *hi;
-    uint64_t others = 0;
-    for (size_t i = 0; i < n; i++) {
-        WORK x = NAME(at)(src, i);
-        if (!NAME(finite)(x)) {
-            others++;
-            continue;
-        }
-        least = x < least ? x : least;
-        most = x > most ? x : most;
-    }
-    *lo = least;
-    *hi = most;
-    return others;
-}
+#include "element.inc.h"
 
 static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *lo_, void *hi_)
 {
@@ -44,21 +15,6 @@ static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *l
         others += NAME(range_run)((const unsigned char *)src + run.at * ELEM_BYTES, run.n,
                                   &lo[run.set], &hi[run.set]);
     return others;
-}
-
-/* ---- quantize ------------------------------------------------------------------------------- */
-
-/*
- * The core: round half to even of x / s, zero point added after rounding, clamped. The clamp comes
- * first, to integers that the type holds exactly, so it cannot change the result.
- */
-static inline uint8_t NAME(code)(WORK x, WORK scale, int32_t zero, WORK least, WORK most)
-{
-    WORK t = x / scale;
-    t = t < least ? least : t;
-    t = t > most ? most : t;
-    t = x == x ? t : (WORK)0; /* NaN takes the zero point */
-    return (uint8_t)((int32_t)RNE(t) + zero);
 }
 
 static void NAME(quantize)(const struct qp_tile *tile, const void *src,
@@ -75,44 +31,6 @@ static void NAME(quantize)(const struct qp_tile *tile, const void *src,
     }
 }
 
-/* ---- check ---------------------------------------------------------------------------------- */
-
-/* The ends of what a set can represent. */
-struct NAME(ends) {
-    WORK least, most;
-    double bound;
-};
-
-static struct NAME(ends)
-    NAME(ends_of)(const struct qp_code_rule *rule, WORK scale, int32_t zero, double bound)
-{
-    WORK least = scale * (WORK)(rule->q_min - zero), most = scale * (WORK)(rule->q_max - zero);
-    return (struct NAME(ends)){least < -WORK_MAX ? -WORK_MAX : least,
-                               most > WORK_MAX ? WORK_MAX : most, bound};
-}
-
-enum NAME(verdict) { NAME(fits), NAME(clips), NAME(offends) };
-
-static enum NAME(verdict)
-    NAME(judge)(WORK x, WORK y, const struct NAME(ends) * ends, struct qp_check *result)
-{
-    if (!NAME(finite)(x)) {
-        result->nonfinite++;
-        WORK wanted = x > 0 ? ends->most : x < 0 ? ends->least : (WORK)0;
-        return y == wanted ? NAME(fits) : NAME(offends);
-    }
-    double error = (double)x - (double)y;
-    error = error < 0 ? -error : error;
-    if (error <= ends->bound)
-        return NAME(fits);
-    bool above = (double)x - (double)ends->most > ends->bound && y == ends->most;
-    bool below = (double)ends->least - (double)x > ends->bound && y == ends->least;
-    if (!above && !below)
-        return NAME(offends);
-    result->max_clip = error > result->max_clip ? error : result->max_clip;
-    return NAME(clips);
-}
-
 static void NAME(check)(const struct qp_tile *tile, const void *src, const void *y,
                         const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
                         const double *bound, struct qp_check *result)
@@ -121,18 +39,9 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
     FOR_EACH_RUN (tile, run) {
         const struct NAME(ends) ends =
             NAME(ends_of)(rule, ((const WORK *)scale)[run.set], zero[run.set], bound[run.set]);
-        for (size_t i = run.at; i < run.at + run.n; i++) {
-            enum NAME(verdict) verdict =
-                NAME(judge)(NAME(at)(src, i), ((const WORK *)y)[i], &ends, result);
-            if (verdict == NAME(offends) && result->offences++ == 0)
-                result->first_offence = i;
-            if (verdict == NAME(clips) && result->clipped++ == 0)
-                result->first_clipped = i;
-        }
+        NAME(check_run)(src, y, run.at, run.at + run.n, &ends, result);
     }
 }
-
-/* ---- sums ----------------------------------------------------------------------------------- */
 
 static void NAME(sums)(const void *src, const void *y_, size_t n, struct qp_sums *result)
 {

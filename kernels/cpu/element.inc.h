@@ -1,0 +1,98 @@
+/*
+ * element.inc.h - what a kernel does to one element of one float dtype: the core of the numeric
+ * contract. The scalar loops are made of these, and faster loops use them for what is left over.
+ *
+ * The including file defines NAME(op), ELEM_BYTES, LOAD(p), WORK (float or double), WORK_MAX and
+ * RNE(x).
+ */
+
+static inline WORK NAME(at)(const unsigned char *src, size_t i)
+{
+    return LOAD(src + i * ELEM_BYTES);
+}
+
+static inline bool NAME(finite)(WORK x)
+{
+    return x >= -WORK_MAX && x <= WORK_MAX;
+}
+
+/* Widens a range by n elements; returns the number of those that are not finite. */
+static inline uint64_t NAME(range_run)(const unsigned char *src, size_t n, WORK *lo, WORK *hi)
+{
+    WORK least = *lo, most = *hi;
+    uint64_t others = 0;
+    for (size_t i = 0; i < n; i++) {
+        WORK x = NAME(at)(src, i);
+        if (!NAME(finite)(x)) {
+            others++;
+            continue;
+        }
+        least = x < least ? x : least;
+        most = x > most ? x : most;
+    }
+    *lo = least;
+    *hi = most;
+    return others;
+}
+
+/*
+ * The core: round half to even of x / s, zero point added after rounding, clamped. The clamp comes
+ * first, to integers that the type holds exactly, so it cannot change the result.
+ */
+static inline uint8_t NAME(code)(WORK x, WORK scale, int32_t zero, WORK least, WORK most)
+{
+    WORK t = x / scale;
+    t = t < least ? least : t;
+    t = t > most ? most : t;
+    t = x == x ? t : (WORK)0; /* NaN takes the zero point */
+    return (uint8_t)((int32_t)RNE(t) + zero);
+}
+
+/* The ends of what a set can represent, and the error that is allowed in between. */
+struct NAME(ends) {
+    WORK least, most;
+    double bound;
+};
+
+static inline struct NAME(ends)
+    NAME(ends_of)(const struct qp_code_rule *rule, WORK scale, int32_t zero, double bound)
+{
+    WORK least = scale * (WORK)(rule->q_min - zero), most = scale * (WORK)(rule->q_max - zero);
+    return (struct NAME(ends)){least < -WORK_MAX ? -WORK_MAX : least,
+                               most > WORK_MAX ? WORK_MAX : most, bound};
+}
+
+enum NAME(verdict) { NAME(fits), NAME(clips), NAME(offends) };
+
+static inline enum NAME(verdict)
+    NAME(judge)(WORK x, WORK y, const struct NAME(ends) * ends, struct qp_check *result)
+{
+    if (!NAME(finite)(x)) {
+        result->nonfinite++;
+        WORK wanted = x > 0 ? ends->most : x < 0 ? ends->least : (WORK)0;
+        return y == wanted ? NAME(fits) : NAME(offends);
+    }
+    double error = (double)x - (double)y;
+    error = error < 0 ? -error : error;
+    if (error <= ends->bound)
+        return NAME(fits);
+    bool above = (double)x - (double)ends->most > ends->bound && y == ends->most;
+    bool below = (double)ends->least - (double)x > ends->bound && y == ends->least;
+    if (!above && !below)
+        return NAME(offends);
+    result->max_clip = error > result->max_clip ? error : result->max_clip;
+    return NAME(clips);
+}
+
+/* Judges the elements from .. to of a tile. */
+static inline void NAME(check_run)(const unsigned char *src, const WORK *y, size_t from, size_t to,
+                                   const struct NAME(ends) * ends, struct qp_check *result)
+{
+    for (size_t i = from; i < to; i++) {
+        enum NAME(verdict) verdict = NAME(judge)(NAME(at)(src, i), y[i], ends, result);
+        if (verdict == NAME(offends) && result->offences++ == 0)
+            result->first_offence = i;
+        if (verdict == NAME(clips) && result->clipped++ == 0)
+            result->first_clipped = i;
+    }
+}
