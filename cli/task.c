@@ -168,7 +168,6 @@ void task_summary(const struct task *task, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    /* The kernels of this release are the scalar ones, whatever the CPU has. */
-    fprintf(stderr, "%s, cpu %s, %.1f s\n", text, qplan_isa_name(QPLAN_ISA_SCALAR),
+    fprintf(stderr, "%s, cpu %s, %.1f s\n", text, qplan_isa_name(qplan_isa_used(task->run.isa)),
             cli_now() - task->began);
 }

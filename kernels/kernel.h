@@ -58,8 +58,8 @@ struct qp_check {
 /* Sums over one block: lanes by index modulo 16, ascending, then a fixed tree. Finite x only. */
 struct qp_sums {
     double e2, x2, y2, xy; /* of e = x - y, with y the decoded value */
-    double max_abs;        /* largest |e| */
-    size_t max_at;         /* its first element */
+    double max_abs;        /* largest |e|, -1 without a finite x */
+    size_t max_at;         /* its first element; looked for only where max_abs > floor, else 0 */
 };
 
 /* The kernels that read one float dtype. */
@@ -82,7 +82,7 @@ struct qp_source_kernels {
                   const double *bound, struct qp_check *result);
 
     /* The sums of at most QP_BLOCK elements that begin at a multiple of QP_BLOCK. */
-    void (*sums)(const void *src, const void *y, size_t n, struct qp_sums *result);
+    void (*sums)(const void *src, const void *y, size_t n, double floor, struct qp_sums *result);
 };
 
 /* The kernels of one working precision. */
@@ -110,10 +110,10 @@ struct qp_work_kernels {
     void (*store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst);
 
     /*
-     * The error that verification allows in a set of this scale with codes of so many bits:
+     * The errors that verification allows in n sets of these scales, with codes of so many bits:
      * scale * (1/2 + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up.
      */
-    double (*bound)(const void *scale, size_t set, unsigned bits);
+    void (*bounds)(size_t n, const void *scale, unsigned bits, double *out);
 };
 
 /* The best kernels for a dtype at a level, QPLAN_ISA_BEST for what the CPU has. */
@@ -122,14 +122,25 @@ const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum q
 /* Bytes of an element of a float dtype. */
 size_t qp_float_bytes(enum qplan_dtype dtype);
 
-/*
- * 4-bit codes: n codes of one row to (n + 1) / 2 bytes, even index in the low nibble. packed may be
- * codes, or lie before it.
- */
-void qp_pack4(const uint8_t *codes, size_t n, uint8_t *packed);
+/* The kernels that move 4-bit codes. */
+struct qp_code_kernels {
+    enum qplan_isa isa;
 
-/* And back, sign-extended to a byte; the spare nibble of an odd row is not looked at. */
-void qp_unpack4(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes);
+    /*
+     * n codes of one row to (n + 1) / 2 bytes, even index in the low nibble. packed may be codes,
+     * or lie before it.
+     */
+    void (*pack4)(const uint8_t *codes, size_t n, uint8_t *packed);
+
+    /*
+     * And back, sign-extended to a byte; the spare nibble of an odd row is not looked at. codes may
+     * overlap packed if no code is written over a byte that is not yet read.
+     */
+    void (*unpack4)(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes);
+};
+
+/* The best kernels for 4-bit codes at a level. */
+const struct qp_code_kernels *qp_code_kernels(enum qplan_isa isa);
 
 /* The highest level that this CPU and operating system run. */
 enum qplan_isa qp_isa_detect(void);

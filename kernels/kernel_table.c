@@ -5,6 +5,7 @@
 #include "cpu/rows.h"
 
 static const struct qp_source_kernels *const *const levels[] = {
+    qp_avx2_rows,
     qp_scalar_rows,
 };
 
@@ -19,4 +20,20 @@ const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum q
         }
     }
     return NULL;
+}
+
+const struct qp_code_kernels *qp_code_kernels(enum qplan_isa isa)
+{
+    static const struct qp_code_kernels *const rows[] = {&qp_avx2_codes, &qp_scalar_codes};
+    size_t i = 0;
+    if (isa == QPLAN_ISA_BEST)
+        isa = qp_isa_detect();
+    while (!rows[i]->pack4 || rows[i]->isa > isa)
+        i++;
+    return rows[i];
+}
+
+enum qplan_isa qplan_isa_used(enum qplan_isa limit)
+{
+    return qp_source_kernels(QPLAN_BF16, limit)->isa;
 }

@@ -86,10 +86,11 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
     const enum qplan_dtype dtype =
         qp_storage_row((enum qplan_storage)unit->item->output.storage)->dtype;
     const size_t size = qp_float_bytes(dtype), n = (size_t)unit->n;
+    const struct qp_code_form form = qp_code_form(&t->scheme, e->job.run->isa);
     struct qp_sets sets;
     qp_sets_make(&sets, &t->scheme, t->shape, t->rank);
-    QP_TRY(qp_read_codes(&e->file->st, t->part[QP_CODES], &sets, t->scheme.dtype, unit->pos, n,
-                         b->codes, NULL, err));
+    QP_TRY(qp_read_codes(&e->file->st, t->part[QP_CODES], &sets, &form, unit->pos, n, b->codes,
+                         NULL, err));
     for (uint64_t at = 0; at < n;) {
         struct qp_tile tile;
         uint64_t set, done = qp_tile_at(&sets, unit->pos + at, unit->pos + n,

@@ -106,11 +106,12 @@ static enum qplan_status find_params(struct task *task, size_t n, const void *lo
 static enum qplan_status write_codes(struct task *task, const void *scale, const int32_t *zero)
 {
     const struct qp_plan_tensor *t = task->unit->tensor;
+    const struct qp_code_form form = qp_code_form(&t->scheme, task->context->job->run->isa);
     uint64_t off = task->context->plan->header_bytes + t->outputs[QP_CODES].begin;
     task->kernels->quantize(&task->piece.tile, task->b->tile, &task->rule, scale, zero,
                             task->b->codes);
-    return qp_write_codes(task->context->out, off, &task->sets, &task->piece,
-                          qplan_dtype_bits(t->scheme.dtype) == 4, task->b->codes, task->err);
+    return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &form, task->b->codes,
+                          task->err);
 }
 
 /* ---- Units -------------------------------------------------------------------------------------

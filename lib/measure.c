@@ -185,8 +185,7 @@ static enum qplan_status check_tile(struct task *task, const struct qp_tile *til
     void *y = (char *)b->decoded + at * k->work_bytes;
     QP_TRY(qp_decode_tile(task->e->file, task->tensor, k->work, tile, set, b->codes + at,
                           &b->window, y, err));
-    for (size_t i = 0; i < qp_tile_sets(tile); i++)
-        b->bound[i] = k->work->bound(b->window.scale, i, bits);
+    k->work->bounds(qp_tile_sets(tile), b->window.scale, bits, b->bound);
     struct qp_check check;
     k->check(tile, (const char *)b->source + at * k->elem_bytes, y, &task->rule, b->window.scale,
              b->window.zero, b->bound, &check);
@@ -197,11 +196,15 @@ static enum qplan_status check_tile(struct task *task, const struct qp_tile *til
 static void add_blocks(struct task *task)
 {
     const struct qp_source_kernels *k = task->kernels;
-    size_t n = (size_t)task->unit->n;
-    for (size_t at = 0; at < n; at += QP_BLOCK)
+    const size_t n = (size_t)task->unit->n;
+    double floor = -1; /* the place of an error matters only if it is the largest so far */
+    for (size_t at = 0; at < n; at += QP_BLOCK) {
+        struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
         k->sums((const char *)task->b->source + at * k->elem_bytes,
                 (const char *)task->b->decoded + at * k->work_bytes,
-                (size_t)qp_min_u64(n - at, QP_BLOCK), &task->b->sums[task->found->n_blocks++]);
+                (size_t)qp_min_u64(n - at, QP_BLOCK), floor, sums);
+        floor = sums->max_abs > floor ? sums->max_abs : floor;
+    }
 }
 
 static enum qplan_status compare_codes(struct task *task, struct qplan_error *err)
@@ -209,12 +212,12 @@ static enum qplan_status compare_codes(struct task *task, struct qplan_error *er
     const struct unit *unit = task->unit;
     const struct engine *e = task->e;
     const size_t size = task->kernels->elem_bytes;
+    const struct qp_code_form form = qp_code_form(&task->tensor->scheme, e->job.run->isa);
     QP_TRY(qp_file_read(&e->source->file,
                         e->source->header_bytes + unit->pair->source->begin + unit->elem * size,
                         task->b->source, (size_t)unit->n * size, err));
-    QP_TRY(qp_read_codes(e->file, task->tensor->part[QP_CODES], &task->sets,
-                         task->tensor->scheme.dtype, unit->elem, (size_t)unit->n, task->b->codes,
-                         &task->found->part.bad_pads, err));
+    QP_TRY(qp_read_codes(e->file, task->tensor->part[QP_CODES], &task->sets, &form, unit->elem,
+                         (size_t)unit->n, task->b->codes, &task->found->part.bad_pads, err));
     for (uint64_t at = 0; at < unit->n;) {
         struct qp_tile tile;
         uint64_t set;

@@ -76,14 +76,15 @@ struct facts_reader {
 static enum qplan_status mark_piece(struct facts_reader *r, const struct qp_piece *piece,
                                     struct qplan_error *err)
 {
+    const struct qp_code_form form = qp_code_form(&r->tensor->scheme, QPLAN_ISA_BEST);
     for (uint64_t row = 0; row < piece->n_rows; row++) {
         struct qp_tile tile = piece->tile;
         size_t base = (size_t)piece->first_set;
         tile.rows = 1;
         base += (size_t)(row / r->sets.band_rows) * qp_tile_cols(&tile);
         uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
-        QP_TRY(qp_read_codes(r->st, r->tensor->part[QP_CODES], &r->sets, r->tensor->scheme.dtype,
-                             elem, tile.cols, r->codes, NULL, err));
+        QP_TRY(qp_read_codes(r->st, r->tensor->part[QP_CODES], &r->sets, &form, elem, tile.cols,
+                             r->codes, NULL, err));
         FOR_EACH_RUN (&tile, run) {
             for (size_t i = run.at; i < run.at + run.n; i++)
                 r->used[base + run.set] |= r->codes[i] != (uint8_t)r->zero[base + run.set];
@@ -141,7 +142,8 @@ static void add_set(const struct facts_reader *r, size_t i, const struct qp_work
     facts->scale_max = scale > facts->scale_max ? scale : facts->scale_max;
     if (!r->used[i])
         return;
-    double bound = work->bound(typed, 0, qplan_dtype_bits(r->tensor->scheme.dtype));
+    double bound;
+    work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme.dtype), &bound);
     facts->half_step = scale / 2 > facts->half_step ? scale / 2 : facts->half_step;
     facts->bound = bound > facts->bound ? bound : facts->bound;
 }

@@ -379,6 +379,9 @@ const char *qplan_isa_name(enum qplan_isa isa);
 /* Finds a level by name and says whether this CPU has it. USAGE if unknown or absent. */
 enum qplan_status qplan_isa_parse(const char *name, enum qplan_isa *out, struct qplan_error *err);
 
+/* The level whose kernels run under a limit: the best that the CPU has and the library offers. */
+enum qplan_isa qplan_isa_used(enum qplan_isa limit);
+
 /* How a job uses the machine. Zero bytes are the defaults. NULL is accepted for all defaults. */
 struct qplan_run {
     unsigned threads;      /* 0 = the CPUs of the affinity mask, capped by the cgroup quota */

@@ -7,6 +7,12 @@
 
 #include <string.h>
 
+struct qp_code_form qp_code_form(const struct qplan_scheme *scheme, enum qplan_isa isa)
+{
+    return (struct qp_code_form){qplan_dtype_bits(scheme->dtype) == 4,
+                                 qplan_dtype_is_signed(scheme->dtype), qp_code_kernels(isa)};
+}
+
 /* A piece with all columns is one run of the file; another is a run a row. */
 static bool is_contiguous(const struct qp_sets *sets, const struct qp_piece *piece)
 {
@@ -44,13 +50,14 @@ enum qplan_status qp_read_piece(const struct qp_st *st, const struct qplan_entry
 }
 
 /* Packs n codes from elem on over themselves, row by row; returns the bytes. */
-static size_t pack_run(const struct qp_sets *sets, uint64_t elem, size_t n, uint8_t *codes)
+static size_t pack_run(const struct qp_sets *sets, const struct qp_code_form *form, uint64_t elem,
+                       size_t n, uint8_t *codes)
 {
     uint8_t *const start = codes, *packed = codes;
     uint64_t col = elem % sets->last_len;
     while (n > 0) {
         size_t row = (size_t)qp_min_u64(sets->last_len - col, n);
-        qp_pack4(codes, row, packed);
+        form->kernels->pack4(codes, row, packed);
         packed += qp_div_up(row, 2);
         codes += row;
         n -= row;
@@ -61,13 +68,14 @@ static size_t pack_run(const struct qp_sets *sets, uint64_t elem, size_t n, uint
 
 enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
                                  const struct qp_sets *sets, const struct qp_piece *piece,
-                                 bool packed, uint8_t *codes, struct qplan_error *err)
+                                 const struct qp_code_form *form, uint8_t *codes,
+                                 struct qplan_error *err)
 {
     for (uint64_t i = 0; i < n_runs(sets, piece); i++) {
         struct run run = run_at(sets, piece, i);
         size_t n = (size_t)run.n;
-        size_t n_bytes = packed ? pack_run(sets, run.elem, n, codes) : n;
-        uint64_t off = data_off + qp_code_offset(sets, packed, run.elem);
+        size_t n_bytes = form->packed ? pack_run(sets, form, run.elem, n, codes) : n;
+        uint64_t off = data_off + qp_code_offset(sets, form->packed, run.elem);
         QP_TRY(qp_out_write(out, off, codes, n_bytes, err));
         codes += n;
     }
@@ -82,8 +90,8 @@ static size_t packed_bytes(const struct qp_sets *sets, uint64_t elem, uint64_t n
 }
 
 /* Unpacks row by row; returns the number of spare nibbles that are not 0. */
-static uint64_t unpack_run(const struct qp_sets *sets, uint64_t elem, size_t n, bool is_signed,
-                           const uint8_t *packed, uint8_t *codes)
+static uint64_t unpack_run(const struct qp_sets *sets, const struct qp_code_form *form,
+                           uint64_t elem, size_t n, const uint8_t *packed, uint8_t *codes)
 {
     uint64_t bad_pads = 0, col = elem % sets->last_len;
     while (n > 0) {
@@ -91,7 +99,7 @@ static uint64_t unpack_run(const struct qp_sets *sets, uint64_t elem, size_t n, 
         bool ends_row = col + row == sets->last_len;
         if (ends_row && row % 2 && packed[row / 2] >> 4)
             bad_pads++;
-        qp_unpack4(packed, row, is_signed, codes);
+        form->kernels->unpack4(packed, row, form->is_signed, codes);
         packed += qp_div_up(row, 2);
         codes += row;
         n -= row;
@@ -102,8 +110,8 @@ static uint64_t unpack_run(const struct qp_sets *sets, uint64_t elem, size_t n, 
 
 /* Reads and unpacks n 4-bit codes; elem is at the beginning of a byte. */
 static enum qplan_status read_packed(const struct qp_st *st, const struct qplan_entry *entry,
-                                     const struct qp_sets *sets, bool is_signed, uint64_t elem,
-                                     size_t n, uint8_t *codes, uint64_t *bad_pads,
+                                     const struct qp_sets *sets, const struct qp_code_form *form,
+                                     uint64_t elem, size_t n, uint8_t *codes, uint64_t *bad_pads,
                                      struct qplan_error *err)
 {
     uint64_t off = st->header_bytes + entry->begin + qp_code_offset(sets, true, elem);
@@ -111,22 +119,21 @@ static enum qplan_status read_packed(const struct qp_st *st, const struct qplan_
     /* Packed bytes wait at the end of the buffer: reading stays ahead of writing. */
     uint8_t *tail = codes + QP_CODE_ROOM(n) - n_bytes;
     QP_TRY(qp_file_read(&st->file, off, tail, n_bytes, err));
-    uint64_t found = unpack_run(sets, elem, n, is_signed, tail, codes);
+    uint64_t found = unpack_run(sets, form, elem, n, tail, codes);
     if (bad_pads)
         *bad_pads += found;
     return QPLAN_OK;
 }
 
 enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
-                                const struct qp_sets *sets, enum qplan_dtype dtype, uint64_t elem,
-                                size_t n, uint8_t *codes, uint64_t *bad_pads,
+                                const struct qp_sets *sets, const struct qp_code_form *form,
+                                uint64_t elem, size_t n, uint8_t *codes, uint64_t *bad_pads,
                                 struct qplan_error *err)
 {
-    if (qplan_dtype_bits(dtype) != 4)
+    if (!form->packed)
         return qp_file_read(&st->file, st->header_bytes + entry->begin + elem, codes, n, err);
     size_t ahead = (elem % sets->last_len) % 2; /* inside a byte: its first code comes along */
-    QP_TRY(read_packed(st, entry, sets, qplan_dtype_is_signed(dtype), elem - ahead, n + ahead,
-                       codes, bad_pads, err));
+    QP_TRY(read_packed(st, entry, sets, form, elem - ahead, n + ahead, codes, bad_pads, err));
     if (ahead)
         memmove(codes, codes + 1, n);
     return QPLAN_OK;

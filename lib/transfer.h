@@ -8,6 +8,14 @@
 #include "../formats/safetensors/safetensors.h"
 #include "split.h"
 
+/* How codes are kept in a file, and the kernels that pack and unpack them. */
+struct qp_code_form {
+    bool packed, is_signed;
+    const struct qp_code_kernels *kernels;
+};
+
+struct qp_code_form qp_code_form(const struct qplan_scheme *scheme, enum qplan_isa isa);
+
 /* Reads a piece of a tensor of elem_bytes into a contiguous tile. */
 enum qplan_status qp_read_piece(const struct qp_st *st, const struct qplan_entry *entry,
                                 const struct qp_sets *sets, const struct qp_piece *piece,
@@ -16,7 +24,8 @@ enum qplan_status qp_read_piece(const struct qp_st *st, const struct qplan_entry
 /* Writes the codes of a piece, one byte each, at data_off + where they belong; packs in place. */
 enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
                                  const struct qp_sets *sets, const struct qp_piece *piece,
-                                 bool packed, uint8_t *codes, struct qplan_error *err);
+                                 const struct qp_code_form *form, uint8_t *codes,
+                                 struct qplan_error *err);
 
 /* Room for the bytes and the unpacked codes of n elements at once. */
 #define QP_CODE_ROOM(n) ((n) + 64)
@@ -27,8 +36,8 @@ enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
  * QP_CODE_ROOM(n) + 1.
  */
 enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
-                                const struct qp_sets *sets, enum qplan_dtype dtype, uint64_t elem,
-                                size_t n, uint8_t *codes, uint64_t *bad_pads,
+                                const struct qp_sets *sets, const struct qp_code_form *form,
+                                uint64_t elem, size_t n, uint8_t *codes, uint64_t *bad_pads,
                                 struct qplan_error *err);
 
 #endif

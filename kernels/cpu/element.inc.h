@@ -96,3 +96,40 @@ static inline void NAME(check_run)(const unsigned char *src, const WORK *y, size
             result->first_clipped = i;
     }
 }
+
+/* The first of n elements whose error is of this size. */
+static inline size_t NAME(find_error)(const void *src, const WORK *y, size_t n, double size)
+{
+    size_t i = 0;
+    for (; i < n; i++) {
+        WORK x = NAME(at)(src, i);
+        double e = (double)x - (double)y[i];
+        if (NAME(finite)(x) && (e == size || e == -size))
+            break;
+    }
+    return i;
+}
+
+/* Sums over a block in the fixed order: lanes by index, then the tree. */
+static inline void NAME(sums_block)(const void *src, const void *y_, size_t n, double floor,
+                                    struct qp_sums *result)
+{
+    double e2[16] = {0}, x2[16] = {0}, y2[16] = {0}, xy[16] = {0};
+    double max_abs = -1;
+    for (size_t i = 0; i < n; i++) {
+        WORK source = NAME(at)(src, i);
+        if (!NAME(finite)(source))
+            continue;
+        double x = (double)source, y = (double)((const WORK *)y_)[i];
+        double e = x - y;
+        e2[i % 16] += e * e;
+        x2[i % 16] += x * x;
+        y2[i % 16] += y * y;
+        xy[i % 16] += x * y;
+        double magnitude = e < 0 ? -e : e;
+        max_abs = magnitude > max_abs ? magnitude : max_abs;
+    }
+    *result = (struct qp_sums){tree16(e2), tree16(x2), tree16(y2), tree16(xy), max_abs, 0};
+    if (max_abs > floor)
+        result->max_at = NAME(find_error)(src, y_, n, max_abs);
+}

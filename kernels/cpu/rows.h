@@ -7,6 +7,10 @@
 
 #include "../kernel.h"
 
+extern const struct qp_source_kernels *const qp_avx2_rows[];
 extern const struct qp_source_kernels *const qp_scalar_rows[];
+
+extern const struct qp_code_kernels qp_avx2_codes; /* without kernels on another architecture */
+extern const struct qp_code_kernels qp_scalar_codes;
 
 #endif

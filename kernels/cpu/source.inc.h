@@ -43,30 +43,6 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
     }
 }
 
-static void NAME(sums)(const void *src, const void *y_, size_t n, struct qp_sums *result)
-{
-    double e2[16] = {0}, x2[16] = {0}, y2[16] = {0}, xy[16] = {0};
-    double max_abs = -1;
-    size_t max_at = 0;
-    for (size_t i = 0; i < n; i++) {
-        WORK source = NAME(at)(src, i);
-        if (!NAME(finite)(source))
-            continue;
-        double x = (double)source, y = (double)((const WORK *)y_)[i];
-        double e = x - y;
-        e2[i % 16] += e * e;
-        x2[i % 16] += x * x;
-        y2[i % 16] += y * y;
-        xy[i % 16] += x * y;
-        double magnitude = e < 0 ? -e : e;
-        if (magnitude > max_abs) {
-            max_abs = magnitude;
-            max_at = i;
-        }
-    }
-    *result = (struct qp_sums){tree16(e2), tree16(x2), tree16(y2), tree16(xy), max_abs, max_at};
-}
-
 static const struct qp_source_kernels NAME(source) = {
     .dtype = SOURCE_DTYPE,
     .isa = QPLAN_ISA_SCALAR,
@@ -76,7 +52,7 @@ static const struct qp_source_kernels NAME(source) = {
     .range = NAME(range),
     .quantize = NAME(quantize),
     .check = NAME(check),
-    .sums = NAME(sums),
+    .sums = NAME(sums_block),
 };
 
 #undef NAME

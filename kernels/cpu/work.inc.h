@@ -1,14 +1,14 @@
 /*
  * work.inc.h - the kernels of one working precision, as a template: the specification.
  *
- * The including file defines NAME(op), WORK, WORK_MAX, WORK_DTYPE, SCALE_OF, ZERO_OF and
+ * The including file defines NAME(op), WORK, WORK_MAX, SCALE_OF, ZERO_OF and
  * BOUND_SHIFT.
  */
 
 /* ---- params --------------------------------------------------------------------------------- */
 
 /* Infinity when the scale does not fit its dtype. */
-static WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
+static inline WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
 {
     const struct scale_row *row = scale_row(dtype);
     if (!((double)scale <= row->largest))
@@ -18,8 +18,8 @@ static WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
     return (WORK)(up < row->least_normal ? row->least_normal : up);
 }
 
-static size_t NAME(params)(const struct qp_code_rule *rule, size_t n, const void *lo_,
-                           const void *hi_, void *scale_, int32_t *zero)
+static inline size_t NAME(params)(const struct qp_code_rule *rule, size_t n, const void *lo_,
+                                  const void *hi_, void *scale_, int32_t *zero)
 {
     const WORK *lo = lo_, *hi = hi_;
     WORK *scale = scale_;
@@ -34,7 +34,8 @@ static size_t NAME(params)(const struct qp_code_rule *rule, size_t n, const void
     return n;
 }
 
-static void NAME(merge)(size_t n, void *lo_, void *hi_, const void *other_lo, const void *other_hi)
+static inline void NAME(merge)(size_t n, void *lo_, void *hi_, const void *other_lo,
+                               const void *other_hi)
 {
     WORK *lo = lo_, *hi = hi_;
     for (size_t i = 0; i < n; i++) {
@@ -53,8 +54,8 @@ static inline WORK NAME(decode)(WORK scale, int32_t difference)
     return y < -WORK_MAX ? -WORK_MAX : y;
 }
 
-static void NAME(dequantize)(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
-                             const void *scale, const int32_t *zero, void *y)
+static inline void NAME(dequantize)(const struct qp_tile *tile, const uint8_t *codes,
+                                    bool is_signed, const void *scale, const int32_t *zero, void *y)
 {
     FOR_EACH_RUN (tile, run) {
         const WORK s = ((const WORK *)scale)[run.set];
@@ -67,14 +68,14 @@ static void NAME(dequantize)(const struct qp_tile *tile, const uint8_t *codes, b
 
 /* ---- load, store, bound --------------------------------------------------------------------- */
 
-static void NAME(load)(enum qplan_dtype dtype, size_t n, const void *src, void *y)
+static inline void NAME(load)(enum qplan_dtype dtype, size_t n, const void *src, void *y)
 {
     const struct codec_row *codec = codec_row(dtype);
     for (size_t i = 0; i < n; i++)
         ((WORK *)y)[i] = (WORK)codec->load((const unsigned char *)src + i * codec->n_bytes);
 }
 
-static void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst)
+static inline void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst)
 {
     const struct codec_row *codec = codec_row(dtype);
     for (size_t i = 0; i < n; i++)
@@ -85,30 +86,20 @@ static void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, void *d
  * s/2 + s * 2^k + 2^-149 with every rounding known: each sum is of a larger and a smaller positive
  * term, so what it lost is exactly larger - sum + smaller, and the result is raised if that is > 0.
  */
-static double NAME(bound)(const void *scale, size_t set, unsigned bits)
+static inline void NAME(bounds)(size_t n, const void *scale, unsigned bits, double *out)
 {
-    const double s = (double)((const WORK *)scale)[set];
-    const double half = s * 0.5, slack = s * ldexp(1.0, (int)bits - BOUND_SHIFT), tiny = 0x1p-149;
-    const double first = half + slack, first_lost = half - first + slack;
-    const double sum = first + tiny, sum_lost = first - sum + tiny;
-    return first_lost + sum_lost > 0 ? nextafter(sum, INFINITY) : sum;
+    const double share = ldexp(1.0, (int)bits - BOUND_SHIFT), tiny = 0x1p-149;
+    for (size_t i = 0; i < n; i++) {
+        const double s = (double)((const WORK *)scale)[i], half = s * 0.5, slack = s * share;
+        const double first = half + slack, first_lost = half - first + slack;
+        const double sum = first + tiny, sum_lost = first - sum + tiny;
+        out[i] = first_lost + sum_lost > 0 ? nextafter(sum, INFINITY) : sum;
+    }
 }
-
-static const struct qp_work_kernels NAME(work) = {
-    .work = WORK_DTYPE,
-    .work_bytes = sizeof(WORK),
-    .params = NAME(params),
-    .merge = NAME(merge),
-    .dequantize = NAME(dequantize),
-    .load = NAME(load),
-    .store = NAME(store),
-    .bound = NAME(bound),
-};
 
 #undef NAME
 #undef WORK
 #undef WORK_MAX
-#undef WORK_DTYPE
 #undef SCALE_OF
 #undef ZERO_OF
 #undef BOUND_SHIFT

@@ -1,0 +1,370 @@
+/*
+ * simd_avx2.h - the vector vocabulary for AVX2 with FMA and F16C: 8 lanes of f32.
+ *
+ * The loops of vector.inc.h are written in these words alone. min and max return their second
+ * operand if one is NaN, as the instructions do: v_min(limit, x) lets a NaN in x pass.
+ */
+#ifndef QP_SIMD_AVX2_H
+#define QP_SIMD_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define V_LANES 8
+
+typedef __m256 vf;  /* f32 lanes */
+typedef __m256i vi; /* i32 lanes */
+typedef __m256i vh; /* twice as many 16-bit lanes */
+typedef __m256d vd; /* half as many f64 lanes */
+
+static inline vf v_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+static inline vf v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+static inline void v_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+
+static inline vf v_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+static inline vf v_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+static inline vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+static inline vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+static inline vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+static inline vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+/* Lanes of a where a is finite, elsewhere 0; *all tells whether every lane is. */
+static inline vf v_finite_or_zero(vf a, int *all)
+{
+    vf magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+    vf mask = _mm256_cmp_ps(magnitude, _mm256_set1_ps(0x1.fffffep127f), _CMP_LE_OQ);
+    *all = _mm256_movemask_ps(mask) == 255;
+    return _mm256_and_ps(mask, a);
+}
+
+static inline float v_reduce_min(vf a)
+{
+    float lane[V_LANES];
+    v_store(lane, a);
+    for (int i = 1; i < V_LANES; i++)
+        lane[0] = lane[i] < lane[0] ? lane[i] : lane[0];
+    return lane[0];
+}
+
+static inline float v_reduce_max(vf a)
+{
+    float lane[V_LANES];
+    v_store(lane, a);
+    for (int i = 1; i < V_LANES; i++)
+        lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
+    return lane[0];
+}
+
+/* ---- 16-bit floats as integers -----------------------------------------------------------------
+ */
+
+static inline vh vh_load(const unsigned char *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+static inline vh vh_set(int16_t x)
+{
+    return _mm256_set1_epi16(x);
+}
+
+/* The bits without the sign. */
+static inline vh vh_magnitude(vh a)
+{
+    return _mm256_and_si256(a, _mm256_set1_epi16(0x7fff));
+}
+
+/* Sign and magnitude to two's complement order: a smaller float is a smaller integer. */
+static inline vh vh_sortable(vh a)
+{
+    vh sign = _mm256_srai_epi16(a, 15);
+    return _mm256_xor_si256(a, _mm256_and_si256(sign, _mm256_set1_epi16(0x7fff)));
+}
+
+static inline vh vh_min(vh a, vh b)
+{
+    return _mm256_min_epi16(a, b);
+}
+
+static inline vh vh_max(vh a, vh b)
+{
+    return _mm256_max_epi16(a, b);
+}
+
+static inline int16_t vh_reduce_min(vh a)
+{
+    int16_t lane[2 * V_LANES];
+    _mm256_storeu_si256((__m256i *)lane, a);
+    for (int i = 1; i < 2 * V_LANES; i++)
+        lane[0] = lane[i] < lane[0] ? lane[i] : lane[0];
+    return lane[0];
+}
+
+static inline int16_t vh_reduce_max(vh a)
+{
+    int16_t lane[2 * V_LANES];
+    _mm256_storeu_si256((__m256i *)lane, a);
+    for (int i = 1; i < 2 * V_LANES; i++)
+        lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
+    return lane[0];
+}
+
+/* ---- Elements ----------------------------------------------------------------------------------
+ */
+
+static inline vf v_load_f32(const unsigned char *p)
+{
+    return _mm256_loadu_ps((const float *)(const void *)p);
+}
+
+static inline vf v_load_f16(const unsigned char *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline vf v_load_bf16(const unsigned char *p)
+{
+    vi wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+static inline void v_store_f32(unsigned char *p, vf x)
+{
+    _mm256_storeu_ps((float *)(void *)p, x);
+}
+
+/* 32-bit lanes that fit 16 bits, as 16-bit lanes in order. */
+static inline __m128i v_narrow16(vi x)
+{
+    vi packed = _mm256_packus_epi32(x, x);
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+}
+
+/* Half to even; what would be infinite becomes the largest finite value. */
+static inline void v_store_bf16(unsigned char *p, vf x)
+{
+    vi bits = _mm256_castps_si256(x);
+    vi sign = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x8000));
+    vi magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    vi odd = _mm256_and_si256(_mm256_srli_epi32(magnitude, 16), _mm256_set1_epi32(1));
+    vi bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    vi rounded = _mm256_srli_epi32(_mm256_add_epi32(magnitude, bias), 16);
+    rounded = _mm256_min_epi32(rounded, _mm256_set1_epi32(0x7f7f));
+    _mm_storeu_si128((__m128i *)p, v_narrow16(_mm256_or_si256(rounded, sign)));
+}
+
+static inline void v_store_f16(unsigned char *p, vf x)
+{
+    __m128i half = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m128i sign = _mm_and_si128(half, _mm_set1_epi16((int16_t)0x8000));
+    __m128i magnitude = _mm_and_si128(half, _mm_set1_epi16(0x7fff));
+    magnitude = _mm_min_epi16(magnitude, _mm_set1_epi16(0x7bff));
+    _mm_storeu_si128((__m128i *)p, _mm_or_si128(magnitude, sign));
+}
+
+/* ---- Codes -------------------------------------------------------------------------------------
+ */
+
+/* Codes are made of V_CODES quotients at a time. */
+#define V_CODES (4 * V_LANES)
+
+struct v_code_rule {
+    vh zero, least, most;
+};
+
+static inline struct v_code_rule v_code_rule(int32_t zero, int32_t q_min, int32_t q_max)
+{
+    return (struct v_code_rule){_mm256_set1_epi16((int16_t)zero), _mm256_set1_epi16((int16_t)q_min),
+                                _mm256_set1_epi16((int16_t)q_max)};
+}
+
+/*
+ * 16-bit codes of quotients that are at most 512 in size, or NaN. The conversion rounds half to
+ * even; of a NaN it makes the least integer, which saturates and is then told from all others.
+ */
+static inline vh v_codes16(vf a, vf b, const struct v_code_rule *rule)
+{
+    vh q = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    vh is_nan = _mm256_cmpeq_epi16(q, _mm256_set1_epi16(INT16_MIN));
+    q = _mm256_add_epi16(_mm256_andnot_si256(is_nan, q), rule->zero);
+    q = _mm256_min_epi16(_mm256_max_epi16(q, rule->least), rule->most);
+    return _mm256_and_si256(q, _mm256_set1_epi16(255));
+}
+
+static inline void v_store_codes(uint8_t *codes, const vf q[4], const struct v_code_rule *rule)
+{
+    vi bytes = _mm256_packus_epi16(v_codes16(q[0], q[1], rule), v_codes16(q[2], q[3], rule));
+    /* Packing works within halves: groups of four bytes go back to their places. */
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)codes, bytes);
+}
+
+/* The differences code - zero of V_LANES codes, as floats. */
+static inline vf v_load_codes(const uint8_t *codes, int is_signed, vi zero)
+{
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)codes);
+    vi wide = is_signed ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(wide, zero));
+}
+
+static inline vi vi_set(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+
+static inline vi vi_load(const int32_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* Codes of quotients of any size, each with a zero point of its own. */
+static inline void v_store_codes_each(uint8_t *codes, vf q, vi zero, int32_t q_min, int32_t q_max)
+{
+    q = v_min(v_set(512.0f), v_max(v_set(-512.0f), q));
+    vi code = _mm256_cvtps_epi32(q);
+    vi is_nan = _mm256_cmpeq_epi32(code, _mm256_set1_epi32(INT32_MIN));
+    code = _mm256_add_epi32(_mm256_andnot_si256(is_nan, code), zero);
+    code = _mm256_max_epi32(code, _mm256_set1_epi32(q_min));
+    code =
+        _mm256_and_si256(_mm256_min_epi32(code, _mm256_set1_epi32(q_max)), _mm256_set1_epi32(255));
+    __m128i words = v_narrow16(code);
+    _mm_storel_epi64((__m128i *)codes, _mm_packus_epi16(words, words));
+}
+
+/* ---- Errors in f64 -----------------------------------------------------------------------------
+ */
+
+/* Whether |x - y| <= bound, in f64, in every lane. A NaN is not. */
+static inline int v_all_within(vf x, vf y, double bound)
+{
+    const vd limit = _mm256_set1_pd(bound), sign = _mm256_set1_pd(-0.0);
+    vd low = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(x)),
+                           _mm256_cvtps_pd(_mm256_castps256_ps128(y)));
+    vd high = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)),
+                            _mm256_cvtps_pd(_mm256_extractf128_ps(y, 1)));
+    low = _mm256_cmp_pd(_mm256_andnot_pd(sign, low), limit, _CMP_LE_OQ);
+    high = _mm256_cmp_pd(_mm256_andnot_pd(sign, high), limit, _CMP_LE_OQ);
+    return _mm256_movemask_pd(_mm256_and_pd(low, high)) == 15;
+}
+
+/* Sixteen lanes of f64, as the fixed order of sums asks for. */
+struct v_lanes16 {
+    vd part[4];
+};
+
+static inline struct v_lanes16 v_zero16(void)
+{
+    const vd zero = _mm256_setzero_pd();
+    return (struct v_lanes16){{zero, zero, zero, zero}};
+}
+
+/* Two vectors of 8 as 16 lanes of f64, exactly. */
+static inline struct v_lanes16 v_widen16(vf a, vf b)
+{
+    return (struct v_lanes16){
+        {_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)),
+         _mm256_cvtps_pd(_mm256_castps256_ps128(b)), _mm256_cvtps_pd(_mm256_extractf128_ps(b, 1))}};
+}
+
+static inline struct v_lanes16 v_sub16(struct v_lanes16 a, struct v_lanes16 b)
+{
+    for (int i = 0; i < 4; i++)
+        a.part[i] = _mm256_sub_pd(a.part[i], b.part[i]);
+    return a;
+}
+
+/* sum += a * b, the product rounded before it is added. */
+static inline void v_add_product16(struct v_lanes16 *sum, struct v_lanes16 a, struct v_lanes16 b)
+{
+    for (int i = 0; i < 4; i++)
+        sum->part[i] = _mm256_add_pd(sum->part[i], _mm256_mul_pd(a.part[i], b.part[i]));
+}
+
+/* The larger of each lane of max and |a|, over all four parts. */
+static inline vd v_max_abs16(vd max, struct v_lanes16 a)
+{
+    const vd sign = _mm256_set1_pd(-0.0);
+    for (int i = 0; i < 4; i++)
+        max = _mm256_max_pd(_mm256_andnot_pd(sign, a.part[i]), max);
+    return max;
+}
+
+static inline vd vd_set(double x)
+{
+    return _mm256_set1_pd(x);
+}
+
+static inline double vd_reduce_max(vd a)
+{
+    double lane[4];
+    _mm256_storeu_pd(lane, a);
+    for (int i = 1; i < 4; i++)
+        lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
+    return lane[0];
+}
+
+static inline void v_store16(double lane[16], const struct v_lanes16 *a)
+{
+    for (int i = 0; i < 4; i++)
+        _mm256_storeu_pd(lane + 4 * i, a->part[i]);
+}
+
+/* ---- 4-bit codes -------------------------------------------------------------------------------
+ */
+
+/* 32 codes to 16 bytes: neighbours are joined by a multiplication with (1, 16). */
+static inline void v_pack32(const uint8_t *codes, uint8_t *packed)
+{
+    vi low = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)codes), _mm256_set1_epi8(15));
+    vh joined = _mm256_maddubs_epi16(low, _mm256_set1_epi16(0x1001));
+    vi bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(joined, joined), 0x08);
+    _mm_storeu_si128((__m128i *)packed, _mm256_castsi256_si128(bytes));
+}
+
+/* 16 bytes to 32 codes; flip is 8 for signed codes, else 0: (c ^ 8) - 8 extends the sign. */
+static inline void v_unpack32(const uint8_t *packed, uint8_t flip, uint8_t *codes)
+{
+    const __m128i mask = _mm_set1_epi8(15);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)packed);
+    __m128i even = _mm_and_si128(bytes, mask), odd = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
+    vi all = _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd));
+    const vi sign = _mm256_set1_epi8((char)flip);
+    all = _mm256_sub_epi8(_mm256_xor_si256(all, sign), sign);
+    _mm256_storeu_si256((__m256i *)codes, all);
+}
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * vector_work.inc.h - the kernels of f32 working precision in the vector vocabulary.
+ *
+ * The including file has included a vocabulary and work.inc.h with NAME(op) = op##_plain, whose
+ * functions do what is left over. Every result is bit for bit theirs.
+ */
+
+/* Decoded values of n codes of one set. */
+static void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
+                            int32_t zero, float *y)
+{
+    const vf s = v_set(scale), most = v_set(FLT_MAX), least = v_set(-FLT_MAX);
+    const vi z = vi_set(zero);
+    size_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES) {
+        vf x = v_mul(s, v_load_codes(codes + i, is_signed, z));
+        v_store(y + i, v_max(least, v_min(most, x)));
+    }
+    for (; i < n; i++) {
+        int32_t code = is_signed ? (int8_t)codes[i] : codes[i];
+        y[i] = decode_plain(scale, code - zero);
+    }
+}
+
+/* The same for columns that are sets of their own. */
+static void dequantize_columns(const uint8_t *codes, size_t n, int is_signed, const float *scale,
+                               const int32_t *zero, float *y)
+{
+    const vf most = v_set(FLT_MAX), least = v_set(-FLT_MAX);
+    size_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES) {
+        vf x = v_mul(v_load(scale + i), v_load_codes(codes + i, is_signed, vi_load(zero + i)));
+        v_store(y + i, v_max(least, v_min(most, x)));
+    }
+    for (; i < n; i++)
+        dequantize_long(codes + i, 1, is_signed, scale[i], zero[i], y + i);
+}
+
+static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
+                              const void *scale, const int32_t *zero, void *y)
+{
+    if (tile->col_width == 1) {
+        for (size_t row = 0; row < tile->rows; row++) {
+            size_t first = row / tile->band_rows * tile->cols, at = row * tile->cols;
+            dequantize_columns(codes + at, tile->cols, is_signed, (const float *)scale + first,
+                               zero + first, (float *)y + at);
+        }
+        return;
+    }
+    FOR_EACH_RUN (tile, run)
+        dequantize_long(codes + run.at, run.n, is_signed, ((const float *)scale)[run.set],
+                        zero[run.set], (float *)y + run.at);
+}
+
+static void store_vector(enum qplan_dtype dtype, size_t n, const void *y, void *dst)
+{
+    const size_t size = codec_row(dtype)->n_bytes;
+    unsigned char *to = dst;
+    size_t i = 0;
+    for (; dtype != QPLAN_F64 && i + V_LANES <= n; i += V_LANES) {
+        vf x = v_load((const float *)y + i);
+        if (dtype == QPLAN_BF16)
+            v_store_bf16(to + i * size, x);
+        else if (dtype == QPLAN_F16)
+            v_store_f16(to + i * size, x);
+        else
+            v_store_f32(to + i * size, x);
+    }
+    store_plain(dtype, n - i, (const float *)y + i, to + i * size);
+}
+
+static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void *y)
+{
+    const size_t size = codec_row(dtype)->n_bytes;
+    const unsigned char *from = src;
+    size_t i = 0;
+    for (; dtype != QPLAN_F64 && i + V_LANES <= n; i += V_LANES) {
+        const unsigned char *p = from + i * size;
+        v_store((float *)y + i, dtype == QPLAN_BF16  ? v_load_bf16(p)
+                                : dtype == QPLAN_F16 ? v_load_f16(p)
+                                                     : v_load_f32(p));
+    }
+    load_plain(dtype, n - i, from + i * size, (float *)y + i);
+}
+
+static void merge_vector(size_t n, void *lo, void *hi, const void *other_lo, const void *other_hi)
+{
+    size_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES) {
+        float *low = (float *)lo + i, *high = (float *)hi + i;
+        v_store(low, v_min(v_load((const float *)other_lo + i), v_load(low)));
+        v_store(high, v_max(v_load((const float *)other_hi + i), v_load(high)));
+    }
+    merge_plain(n - i, (float *)lo + i, (float *)hi + i, (const float *)other_lo + i,
+                (const float *)other_hi + i);
+}
