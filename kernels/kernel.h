@@ -40,6 +40,11 @@ struct qp_code_rule {
     bool asymmetric;
     bool is_signed;               /* int8, int4 */
     enum qplan_dtype scale_dtype; /* what the scale is rounded up to */
+    /*
+     * For quantize: the caller knows every value to be finite and no quotient to pass 512 in size,
+     * because the scale was made from these very values. It may save a kernel some checks.
+     */
+    bool bounded;
 };
 
 /* What check finds in a tile. Counts and positions add up over tiles in flat order. */

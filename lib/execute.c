@@ -15,6 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * A piece is read once from memory and then used twice, for ranges and for codes: this many bytes,
+ * and the codes beside them, stay in the second-level cache of any current core.
+ */
+#define CACHED_BYTES ((size_t)256 << 10)
+
 /* Where the next unit comes from. */
 struct cursor {
     size_t tensor; /* in order[] */
@@ -97,8 +103,9 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     if (!t->quantize)
         return;
     qp_sets_make(&e->sets, &t->scheme, t->source->shape, t->source->rank);
-    e->limits.elems =
-        e->job.tile_bytes / (qplan_storage_bits((enum qplan_storage)t->source->storage) / 8);
+    const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
+    e->limits.elems = e->job.tile_bytes / elem_bytes;
+    e->limits.cached = qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / elem_bytes;
     e->limits.sets = sets_of_tile(e->job.tile_bytes);
     enter_strip(e, t);
 }

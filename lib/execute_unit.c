@@ -30,6 +30,8 @@ static void prepare(struct task *task)
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
     task->kernels = qp_source_kernels(row->dtype, task->context->job->run->isa);
     task->rule = qp_code_rule(&t->scheme);
+    /* Under this policy a value that is not finite has ended the job before any code is made. */
+    task->rule.bounded = task->context->plan->nonfinite == QPLAN_NONFINITE_ERROR;
     qp_sets_make(&task->sets, &t->scheme, t->source->shape, t->source->rank);
     qp_piece_at(&task->sets, &task->unit->strip, task->unit->piece, &task->piece);
 }

@@ -9,7 +9,7 @@
 
 #include <inttypes.h>
 
-/* A tile and what is made of it stay in a core's second-level cache; larger ones gain nothing. */
+/* Room for a band of 128 rows of 4096 16-bit elements; larger tiles gain nothing. */
 #define TILE_DEFAULT ((size_t)1 << 20)
 #define TILE_LEAST   ((size_t)64 << 10)
 

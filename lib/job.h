@@ -68,8 +68,7 @@ void qp_job_fail(struct qp_job *job, uint64_t unit, const struct qplan_error *er
 /* For a step: n_bytes more are done. Takes the lock. */
 void qp_job_advance(struct qp_job *job, uint64_t n_bytes);
 
-/* ---- Items cut into units of fixed length, in order
- * ---------------------------------------------- */
+/* ---- Items cut into units of fixed length, in order ------------------------------------------ */
 
 struct qp_flat {
     const void *ctx;

@@ -151,7 +151,7 @@ static void add_set(const struct facts_reader *r, size_t i, const struct qp_work
 static enum qplan_status read_strips(struct facts_reader *r, bool strict,
                                      struct qp_param_facts *facts, struct qplan_error *err)
 {
-    const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS};
+    const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS, .cached = FACT_CODES};
     const enum qplan_dtype source = qp_storage_row(r->tensor->source)->dtype;
     const struct qp_work_kernels *work = qp_source_kernels(source, QPLAN_ISA_SCALAR)->work;
     const bool packed = qplan_dtype_bits(r->tensor->scheme.dtype) == 4;

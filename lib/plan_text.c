@@ -20,11 +20,11 @@ static bool tensors_alike(const void *ctx, size_t a, size_t b)
     const struct qplan_plan *plan = ctx;
     const struct qp_plan_tensor *x = &plan->tensors[a], *y = &plan->tensors[b];
     if (x->quantize != y->quantize || x->source->storage != y->source->storage ||
-        x->source->rank != y->source->rank || x->reason != y->reason)
+        x->reason != y->reason)
         return false;
     if (x->quantize && !qp_scheme_equal(&x->scheme, &y->scheme))
         return false;
-    return memcmp(x->source->shape, y->source->shape, x->source->rank * sizeof(uint64_t)) == 0;
+    return qp_same_shape(x->source->shape, x->source->rank, y->source->shape, y->source->rank);
 }
 
 static void put_line(struct qp_writer *w, const struct qp_plan_tensor *t, size_t count)

@@ -193,8 +193,8 @@ static void QP_PRINTF(3, 4) offend(struct builder *b, const char *subject, const
 
 static bool fits_source(const struct qp_logical *t, const struct qplan_entry *source)
 {
-    return t->source == (enum qplan_storage)source->storage && t->rank == source->rank &&
-           memcmp(t->shape, source->shape, t->rank * sizeof *t->shape) == 0;
+    return t->source == (enum qplan_storage)source->storage &&
+           qp_same_shape(t->shape, t->rank, source->shape, source->rank);
 }
 
 /* A tensor that is not what the source has: an offence for verify, a wrong source for inspect. */

@@ -76,12 +76,12 @@ static bool rows_alike(const void *ctx, size_t a, size_t b)
 {
     const struct qplan_report *report = ctx;
     const struct qp_logical *x = &report->rows[a].tensor, *y = &report->rows[b].tensor;
-    if (!x->native != !y->native || x->source != y->source || x->rank != y->rank ||
+    if (!x->native != !y->native || x->source != y->source ||
         x->entry->storage != y->entry->storage)
         return false;
     if (x->native && !qp_scheme_equal(&x->native->scheme, &y->native->scheme))
         return false;
-    return memcmp(x->shape, y->shape, x->rank * sizeof *x->shape) == 0;
+    return qp_same_shape(x->shape, x->rank, y->shape, y->rank);
 }
 
 /* How bad a row is: by its signal to noise if measured, else by its bound. */

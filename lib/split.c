@@ -56,7 +56,8 @@ static bool whole_bands(const struct qp_sets *sets, const struct qp_limits *limi
     uint64_t band_elems = sets->band_rows * sets->row_len;
     if (band_elems > limits->elems || sets->n_cols > limits->sets)
         return false;
-    uint64_t most = qp_min_u64(limits->elems / band_elems, limits->sets / sets->n_cols);
+    uint64_t most =
+        qp_min_u64(qp_max_u64(limits->cached / band_elems, 1), limits->sets / sets->n_cols);
     uint64_t left = sets->n_bands - band;
     if (sets->band_rows > 1)
         left = qp_min_u64(left, sets->period_bands - band % sets->period_bands);
@@ -78,7 +79,8 @@ static bool whole_columns(const struct qp_sets *sets, const struct qp_limits *li
                           size_t elem_bytes, uint64_t unit, struct qp_strip *strip)
 {
     uint64_t unit_sets = unit / sets->col_width;
-    uint64_t units = qp_min_u64(limits->elems / strip->n_rows / unit, limits->sets / unit_sets);
+    uint64_t most = strip->n_rows > 1 ? limits->elems : limits->cached;
+    uint64_t units = qp_min_u64(most / strip->n_rows / unit, limits->sets / unit_sets);
     if (units == 0 || (strip->n_rows > 1 && units * unit * elem_bytes < LEAST_READ))
         return false;
     strip->n_cols = qp_min_u64(units * unit, sets->row_len - strip->col);
@@ -95,10 +97,10 @@ static void many_pieces(const struct qp_sets *sets, const struct qp_limits *limi
         width = sets->row_len;
     strip->n_cols = qp_min_u64(width, sets->row_len - strip->col);
     strip->piece_cols = strip->n_cols;
-    strip->piece_rows = qp_min_u64(limits->elems / strip->n_cols, strip->n_rows);
+    strip->piece_rows = qp_min_u64(limits->cached / strip->n_cols, strip->n_rows);
     if (strip->piece_rows == 0) {
         strip->piece_rows = 1;
-        strip->piece_cols = limits->elems - 1; /* a cut may move by one, to where a byte begins */
+        strip->piece_cols = limits->cached - 1; /* a cut may move by one, to where a byte begins */
     }
 }
 

@@ -75,8 +75,8 @@ static bool parse_record(char *text, struct qp_arena *arena, struct qp_native_te
 
 static bool same_tensor(const struct qplan_entry *found, const struct qplan_entry *wanted)
 {
-    return found->storage == wanted->storage && found->rank == wanted->rank &&
-           memcmp(found->shape, wanted->shape, wanted->rank * sizeof *wanted->shape) == 0;
+    return found->storage == wanted->storage &&
+           qp_same_shape(found->shape, found->rank, wanted->shape, wanted->rank);
 }
 
 static enum qplan_status find_part(const struct qp_st *st, const struct qplan_entry *wanted,

@@ -330,8 +330,10 @@ static enum qplan_status read_members(struct parser *p)
 static enum qplan_status sort_metadata(struct qp_st *st, struct qplan_error *err)
 {
     size_t n = st->n_metadata;
+    if (n == 0)
+        return QPLAN_OK;
     struct qp_st_pair *pairs = qp_st_sort(st->metadata, n, sizeof *pairs, qp_st_pair_name);
-    if (!pairs && n > 0)
+    if (!pairs)
         return qp_fail_memory(err, st->file.shown, n * sizeof *pairs);
     st->metadata = pairs;
     size_t twice = qp_st_duplicate(pairs, n, sizeof *pairs, qp_st_pair_name);

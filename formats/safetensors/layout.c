@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Bits of the largest tensor: its bytes then fit a signed 64-bit file offset with room to spare. */
 #define MAX_BITS ((uint64_t)1 << 63)
@@ -38,6 +39,13 @@ static bool has_zero(const uint64_t *shape, unsigned rank)
             return true;
     }
     return false;
+}
+
+bool qp_same_shape(const uint64_t *a, unsigned rank_a, const uint64_t *b, unsigned rank_b)
+{
+    if (rank_a != rank_b)
+        return false;
+    return rank_a == 0 || memcmp(a, b, rank_a * sizeof *a) == 0;
 }
 
 bool qp_shape_elements(const uint64_t *shape, unsigned rank, uint64_t *out)
@@ -253,8 +261,10 @@ static enum qplan_status prove_cover(const struct qp_st *st, struct qplan_error 
 static enum qplan_status sort_names(struct qp_st *st, struct qplan_error *err)
 {
     size_t n = st->n_entries;
+    if (n == 0)
+        return QPLAN_OK;
     struct qplan_entry *entries = qp_st_sort(st->entries, n, sizeof *entries, qp_st_entry_name);
-    if (!entries && n > 0)
+    if (!entries)
         return qp_fail_memory(err, st->file.shown, n * sizeof *entries);
     st->entries = entries;
     size_t twice = qp_st_duplicate(entries, n, sizeof *entries, qp_st_entry_name);

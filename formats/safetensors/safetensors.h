@@ -62,6 +62,9 @@ bool qp_storage_bytes(enum qplan_storage storage, uint64_t n_elems, uint64_t *ou
 /* Elements of a shape; false if the product of its non-zero extents passes 2^63. */
 bool qp_shape_elements(const uint64_t *shape, unsigned rank, uint64_t *out);
 
+/* Whether two shapes are the same. */
+bool qp_same_shape(const uint64_t *a, unsigned rank_a, const uint64_t *b, unsigned rank_b);
+
 /* "file.safetensors: 'tensor'" for messages, made from an open file and an entry. */
 const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qplan_entry *entry);
 

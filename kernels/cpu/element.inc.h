@@ -72,8 +72,7 @@ static inline enum NAME(verdict)
         WORK wanted = x > 0 ? ends->most : x < 0 ? ends->least : (WORK)0;
         return y == wanted ? NAME(fits) : NAME(offends);
     }
-    double error = (double)x - (double)y;
-    error = error < 0 ? -error : error;
+    double error = fabs((double)x - (double)y);
     if (error <= ends->bound)
         return NAME(fits);
     bool above = (double)x - (double)ends->most > ends->bound && y == ends->most;
@@ -103,8 +102,7 @@ static inline size_t NAME(find_error)(const void *src, const WORK *y, size_t n, 
     size_t i = 0;
     for (; i < n; i++) {
         WORK x = NAME(at)(src, i);
-        double e = (double)x - (double)y[i];
-        if (NAME(finite)(x) && (e == size || e == -size))
+        if (NAME(finite)(x) && fabs((double)x - (double)y[i]) == size)
             break;
     }
     return i;
@@ -126,8 +124,7 @@ static inline void NAME(sums_block)(const void *src, const void *y_, size_t n, d
         x2[i % 16] += x * x;
         y2[i % 16] += y * y;
         xy[i % 16] += x * y;
-        double magnitude = e < 0 ? -e : e;
-        max_abs = magnitude > max_abs ? magnitude : max_abs;
+        max_abs = fabs(e) > max_abs ? fabs(e) : max_abs;
     }
     *result = (struct qp_sums){tree16(e2), tree16(x2), tree16(y2), tree16(xy), max_abs, 0};
     if (max_abs > floor)

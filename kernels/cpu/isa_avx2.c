@@ -1,15 +1,13 @@
 /*
- * isa_avx2.c - the kernels for AVX2 with FMA and F16C: the vector loops in its vocabulary. f64
+ * isa_avx2.c - the kernels for AVX2 with F16C: the vector loops in its vocabulary. f64
  * sources have no row here and take the scalar kernels.
  */
 #include "codecs.h"
 #include "rows.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if defined(__AVX2__) && defined(__F16C__)
 
 #include "simd_avx2.h"
-
-#include "divide_fma.h"
 
 #define NAME(op)    op##_plain
 #define WORK        float
@@ -24,7 +22,7 @@
 static const struct qp_work_kernels work_f32 = {
     .work = QPLAN_F32,
     .work_bytes = sizeof(float),
-    .params = params_plain,
+    .params = params_vector,
     .merge = merge_vector,
     .dequantize = dequantize_vector,
     .load = load_vector,

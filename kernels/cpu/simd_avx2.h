@@ -1,5 +1,5 @@
 /*
- * simd_avx2.h - the vector vocabulary for AVX2 with FMA and F16C: 8 lanes of f32.
+ * simd_avx2.h - the vector vocabulary for AVX2 with F16C: 8 lanes of f32.
  *
  * The loops of vector.inc.h are written in these words alone. min and max return their second
  * operand if one is NaN, as the instructions do: v_min(limit, x) lets a NaN in x pass.
@@ -73,20 +73,34 @@ static inline vf v_finite_or_zero(vf a, int *all)
 
 static inline float v_reduce_min(vf a)
 {
-    float lane[V_LANES];
-    v_store(lane, a);
-    for (int i = 1; i < V_LANES; i++)
-        lane[0] = lane[i] < lane[0] ? lane[i] : lane[0];
-    return lane[0];
+    __m128 m = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
 }
 
 static inline float v_reduce_max(vf a)
 {
-    float lane[V_LANES];
-    v_store(lane, a);
-    for (int i = 1; i < V_LANES; i++)
-        lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
-    return lane[0];
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+/* Lanes of a where x == y, elsewhere of b. */
+static inline vf v_where_equal(vf x, vf y, vf a, vf b)
+{
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_EQ_OQ));
+}
+
+/* Whether a <= limit in every lane. */
+static inline int v_all_at_most(vf a, vf limit)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LE_OQ)) == 255;
+}
+
+/* base - round half to even of x, as integers. */
+static inline vi v_minus_rounded(int32_t base, vf x)
+{
+    return _mm256_sub_epi32(_mm256_set1_epi32(base), _mm256_cvtps_epi32(x));
 }
 
 /* ---- 16-bit floats as integers -----------------------------------------------------------------
@@ -125,22 +139,18 @@ static inline vh vh_max(vh a, vh b)
     return _mm256_max_epi16(a, b);
 }
 
+/* The least of 8 unsigned lanes is one instruction; signed ones are shifted into its range. */
 static inline int16_t vh_reduce_min(vh a)
 {
-    int16_t lane[2 * V_LANES];
-    _mm256_storeu_si256((__m256i *)lane, a);
-    for (int i = 1; i < 2 * V_LANES; i++)
-        lane[0] = lane[i] < lane[0] ? lane[i] : lane[0];
-    return lane[0];
+    const __m128i shift = _mm_set1_epi16(INT16_MIN);
+    __m128i half = _mm_min_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    __m128i least = _mm_minpos_epu16(_mm_xor_si128(half, shift));
+    return (int16_t)(_mm_cvtsi128_si32(least) ^ INT16_MIN);
 }
 
 static inline int16_t vh_reduce_max(vh a)
 {
-    int16_t lane[2 * V_LANES];
-    _mm256_storeu_si256((__m256i *)lane, a);
-    for (int i = 1; i < 2 * V_LANES; i++)
-        lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
-    return lane[0];
+    return (int16_t)~vh_reduce_min(_mm256_xor_si256(a, _mm256_set1_epi16(-1)));
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------
@@ -213,21 +223,29 @@ static inline struct v_code_rule v_code_rule(int32_t zero, int32_t q_min, int32_
 }
 
 /*
- * 16-bit codes of quotients that are at most 512 in size, or NaN. The conversion rounds half to
- * even; of a NaN it makes the least integer, which saturates and is then told from all others.
+ * 16-bit codes of quotients. The conversion rounds half to even; of a NaN, and of what passes 2^31,
+ * it makes the least integer. Quotients that may be such are clamped first, which leaves NaN alone;
+ * in 16 bits it is then the only one of its kind.
  */
-static inline vh v_codes16(vf a, vf b, const struct v_code_rule *rule)
+static inline vh v_codes16(vf a, vf b, const struct v_code_rule *rule, int bounded)
 {
+    if (!bounded) {
+        a = v_min(v_set(512.0f), v_max(v_set(-512.0f), a));
+        b = v_min(v_set(512.0f), v_max(v_set(-512.0f), b));
+    }
     vh q = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
-    vh is_nan = _mm256_cmpeq_epi16(q, _mm256_set1_epi16(INT16_MIN));
-    q = _mm256_add_epi16(_mm256_andnot_si256(is_nan, q), rule->zero);
+    if (!bounded)
+        q = _mm256_andnot_si256(_mm256_cmpeq_epi16(q, _mm256_set1_epi16(INT16_MIN)), q);
+    q = _mm256_add_epi16(q, rule->zero);
     q = _mm256_min_epi16(_mm256_max_epi16(q, rule->least), rule->most);
     return _mm256_and_si256(q, _mm256_set1_epi16(255));
 }
 
-static inline void v_store_codes(uint8_t *codes, const vf q[4], const struct v_code_rule *rule)
+static inline void v_store_codes(uint8_t *codes, const vf q[4], const struct v_code_rule *rule,
+                                 int bounded)
 {
-    vi bytes = _mm256_packus_epi16(v_codes16(q[0], q[1], rule), v_codes16(q[2], q[3], rule));
+    vi bytes = _mm256_packus_epi16(v_codes16(q[0], q[1], rule, bounded),
+                                   v_codes16(q[2], q[3], rule, bounded));
     /* Packing works within halves: groups of four bytes go back to their places. */
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)codes, bytes);
@@ -239,6 +257,11 @@ static inline vf v_load_codes(const uint8_t *codes, int is_signed, vi zero)
     __m128i bytes = _mm_loadl_epi64((const __m128i *)codes);
     vi wide = is_signed ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(wide, zero));
+}
+
+static inline void vi_store(int32_t *p, vi x)
+{
+    _mm256_storeu_si256((__m256i *)p, x);
 }
 
 static inline vi vi_set(int32_t x)
@@ -268,17 +291,15 @@ static inline void v_store_codes_each(uint8_t *codes, vf q, vi zero, int32_t q_m
 /* ---- Errors in f64 -----------------------------------------------------------------------------
  */
 
-/* Whether |x - y| <= bound, in f64, in every lane. A NaN is not. */
-static inline int v_all_within(vf x, vf y, double bound)
+/*
+ * Whether |x - y| <= limit in every lane, in f32. A NaN is not. For limit = v_sure_limit(bound) a
+ * yes is also a yes for the exact difference and bound: f32 rounds it by a factor of 1 + 2^-24 at
+ * the most, and the limit is smaller by more.
+ */
+static inline int v_all_within(vf x, vf y, vf limit)
 {
-    const vd limit = _mm256_set1_pd(bound), sign = _mm256_set1_pd(-0.0);
-    vd low = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(x)),
-                           _mm256_cvtps_pd(_mm256_castps256_ps128(y)));
-    vd high = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)),
-                            _mm256_cvtps_pd(_mm256_extractf128_ps(y, 1)));
-    low = _mm256_cmp_pd(_mm256_andnot_pd(sign, low), limit, _CMP_LE_OQ);
-    high = _mm256_cmp_pd(_mm256_andnot_pd(sign, high), limit, _CMP_LE_OQ);
-    return _mm256_movemask_pd(_mm256_and_pd(low, high)) == 15;
+    vf magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_sub_ps(x, y));
+    return _mm256_movemask_ps(_mm256_cmp_ps(magnitude, limit, _CMP_LE_OQ)) == 255;
 }
 
 /* Sixteen lanes of f64, as the fixed order of sums asks for. */

@@ -1,9 +1,9 @@
 /*
  * vector.inc.h - the loops of one source dtype in the vector vocabulary, for f32 working precision.
  *
- * The including file has included a vocabulary and divide_fma.h and defines what element.inc.h
- * needs, V_LOAD(p), SOURCE_DTYPE, ISA and WORK_KERNELS; for a 16-bit dtype also INFINITY_BITS, the
- * bits of +Inf. Every result is bit for bit that of source.inc.h.
+ * The including file has included a vocabulary and defines what element.inc.h needs, V_LOAD(p),
+ * SOURCE_DTYPE, ISA and WORK_KERNELS; for a 16-bit dtype also INFINITY_BITS, the bits of +Inf.
+ * Every result is bit for bit that of source.inc.h.
  */
 
 #include "element.inc.h"
@@ -81,6 +81,7 @@ static uint64_t NAME(range_columns)(const unsigned char *src, size_t n, float *l
 
 static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *lo_, void *hi_)
 {
+    const unsigned char *from = src;
     float *lo = lo_, *hi = hi_;
     uint64_t others = 0;
     if (tile->col_width == 1) {
@@ -92,9 +93,10 @@ static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *l
         }
         return others;
     }
-    FOR_EACH_RUN (tile, run)
-        others += NAME(range_long)((const unsigned char *)src + run.at * ELEM_BYTES, run.n,
-                                   &lo[run.set], &hi[run.set]);
+    FOR_EACH_RUN (tile, run) {
+        const unsigned char *p = from + run.at * ELEM_BYTES;
+        others += NAME(range_long)(p, run.n, &lo[run.set], &hi[run.set]);
+    }
     return others;
 }
 
@@ -109,19 +111,18 @@ static void NAME(quantize_rest)(const unsigned char *src, size_t n, float s, int
         codes[i] = NAME(code)(NAME(at)(src, i), s, z, least, most);
 }
 
-static void NAME(quantize_long)(const unsigned char *src, size_t n, float s, int32_t z,
-                                const struct qp_code_rule *rule, uint8_t *codes)
+/* bounded is a constant where this is called, so there are two loops of it. */
+static inline void NAME(quantize_long)(const unsigned char *src, size_t n, float s, int32_t z,
+                                       const struct qp_code_rule *rule, int bounded, uint8_t *codes)
 {
+    const struct v_code_rule codes_rule = v_code_rule(z, rule->q_min, rule->q_max);
+    const vf scale = v_set(s);
     size_t i = 0;
-    if (v_can_multiply(s)) {
-        const struct v_divisor divisor = v_divisor(s);
-        const struct v_code_rule codes_rule = v_code_rule(z, rule->q_min, rule->q_max);
-        for (; i + V_CODES <= n; i += V_CODES) {
-            vf q[4];
-            for (int k = 0; k < 4; k++)
-                q[k] = v_quotient(V_LOAD(src + (i + (size_t)k * V_LANES) * ELEM_BYTES), &divisor);
-            v_store_codes(codes + i, q, &codes_rule);
-        }
+    for (; i + V_CODES <= n; i += V_CODES) {
+        vf q[4];
+        for (int k = 0; k < 4; k++)
+            q[k] = v_div(V_LOAD(src + (i + (size_t)k * V_LANES) * ELEM_BYTES), scale);
+        v_store_codes(codes + i, q, &codes_rule, bounded);
     }
     NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, s, z, rule, codes + i);
 }
@@ -148,37 +149,77 @@ static void NAME(quantize)(const struct qp_tile *tile, const void *src,
     if (tile->col_width == 1) {
         for (size_t row = 0; row < tile->rows; row++) {
             size_t first = row / tile->band_rows * tile->cols, at = row * tile->cols;
-            NAME(quantize_columns)
-            (from + at * ELEM_BYTES, tile->cols, (const float *)scale + first, zero + first, rule,
-             codes + at);
+            const float *s = (const float *)scale + first;
+            const unsigned char *p = from + at * ELEM_BYTES;
+            NAME(quantize_columns)(p, tile->cols, s, zero + first, rule, codes + at);
         }
         return;
     }
-    FOR_EACH_RUN (tile, run)
-        NAME(quantize_long)
-    (from + run.at * ELEM_BYTES, run.n, ((const float *)scale)[run.set], zero[run.set], rule,
-     codes + run.at);
+    FOR_EACH_RUN (tile, run) {
+        const unsigned char *p = from + run.at * ELEM_BYTES;
+        const float s = ((const float *)scale)[run.set];
+        if (rule->bounded)
+            NAME(quantize_long)(p, run.n, s, zero[run.set], rule, 1, codes + run.at);
+        else
+            NAME(quantize_long)(p, run.n, s, zero[run.set], rule, 0, codes + run.at);
+    }
 }
 
 /* ---- check -------------------------------------------------------------------------------------
  */
 
+/* Judges n elements of one set from at on; whole vectors that surely fit are not looked at. */
+static void NAME(check_long)(const unsigned char *src, const float *y, size_t at, size_t n,
+                             const struct NAME(ends) * ends, struct qp_check *result)
+{
+    const vf limit = v_set(sure_limit(ends->bound));
+    size_t i = at;
+    for (; i + V_LANES <= at + n; i += V_LANES) {
+        if (!v_all_within(V_LOAD(src + i * ELEM_BYTES), v_load(y + i), limit))
+            NAME(check_run)(src, y, i, i + V_LANES, ends, result);
+    }
+    NAME(check_run)(src, y, i, at + n, ends, result);
+}
+
+/* The same for a row of columns that are sets of their own; first is the set of its first one. */
+static void NAME(check_columns)(const unsigned char *src, const float *y, size_t at, size_t n,
+                                size_t first, const struct check_sets *sets,
+                                struct qp_check *result)
+{
+    float limits[V_LANES];
+    for (size_t i = 0; i < n; i += V_LANES) {
+        size_t end = i + V_LANES < n ? i + V_LANES : n;
+        for (size_t k = i; k < end; k++)
+            limits[k - i] = sure_limit(sets->bound[first + k]);
+        if (end - i == V_LANES &&
+            v_all_within(V_LOAD(src + (at + i) * ELEM_BYTES), v_load(y + at + i), v_load(limits)))
+            continue;
+        for (size_t k = i; k < end; k++) {
+            const size_t set = first + k;
+            const struct NAME(ends) ends =
+                NAME(ends_of)(sets->rule, sets->scale[set], sets->zero[set], sets->bound[set]);
+            NAME(check_run)(src, y, at + k, at + k + 1, &ends, result);
+        }
+    }
+}
+
 static void NAME(check)(const struct qp_tile *tile, const void *src, const void *y,
                         const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
                         const double *bound, struct qp_check *result)
 {
+    const struct check_sets sets = {rule, scale, zero, bound};
     *result = (struct qp_check){0};
-    FOR_EACH_RUN (tile, run) {
-        const struct NAME(ends) ends =
-            NAME(ends_of)(rule, ((const float *)scale)[run.set], zero[run.set], bound[run.set]);
-        const size_t end = run.at + run.n;
-        size_t i = run.at;
-        for (; i + V_LANES <= end; i += V_LANES) {
-            vf x = V_LOAD((const unsigned char *)src + i * ELEM_BYTES);
-            if (!v_all_within(x, v_load((const float *)y + i), ends.bound))
-                NAME(check_run)(src, y, i, i + V_LANES, &ends, result);
+    if (tile->col_width == 1) {
+        for (size_t row = 0; row < tile->rows; row++) {
+            size_t first = row / tile->band_rows * tile->cols, at = row * tile->cols;
+            NAME(check_columns)(src, y, at, tile->cols, first, &sets, result);
         }
-        NAME(check_run)(src, y, i, end, &ends, result);
+        return;
+    }
+    FOR_EACH_RUN (tile, run) {
+        const size_t set = run.set;
+        const struct NAME(ends) ends = NAME(ends_of)(rule, sets.scale[set], zero[set], bound[set]);
+        NAME(check_long)(src, y, run.at, run.n, &ends, result);
     }
 }
 
@@ -206,8 +247,7 @@ static void NAME(sums_rest)(const unsigned char *src, const float *y, size_t n, 
         lanes[1][i] += x * x;
         lanes[2][i] += (double)y[i] * (double)y[i];
         lanes[3][i] += x * (double)y[i];
-        e = e < 0 ? -e : e;
-        *max_abs = e > *max_abs ? e : *max_abs;
+        *max_abs = fabs(e) > *max_abs ? fabs(e) : *max_abs;
     }
 }
 
@@ -234,8 +274,8 @@ static void NAME(sums)(const void *src, const void *y, size_t n, double floor,
     v_store16(lanes[1], &x2);
     v_store16(lanes[2], &y2);
     v_store16(lanes[3], &xy);
-    NAME(sums_rest)
-    ((const unsigned char *)src + i * ELEM_BYTES, (const float *)y + i, n - i, lanes, &max_abs);
+    const unsigned char *rest = (const unsigned char *)src + i * ELEM_BYTES;
+    NAME(sums_rest)(rest, (const float *)y + i, n - i, lanes, &max_abs);
     *result = (struct qp_sums){tree16(lanes[0]), tree16(lanes[1]), tree16(lanes[2]),
                                tree16(lanes[3]), max_abs,          0};
     /* Squares of finite f32 values cannot overflow: then there was another. Rare: one by one. */

@@ -5,6 +5,23 @@
  * functions do what is left over. Every result is bit for bit theirs.
  */
 
+/*
+ * A limit for differences in f32 that is safely below a bound for exact ones: smaller by a factor
+ * of more than 2^-23, conversions considered. Bounds so small that f32 lacks the bits give 0.
+ */
+static inline float sure_limit(double bound)
+{
+    return bound > 0x1p-100 && bound < 0x1p120 ? (float)(bound * (1 - 0x1p-21)) : 0.0f;
+}
+
+/* What a check knows of all sets. */
+struct check_sets {
+    const struct qp_code_rule *rule;
+    const float *scale;
+    const int32_t *zero;
+    const double *bound;
+};
+
 /* Decoded values of n codes of one set. */
 static void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
                             int32_t zero, float *y)
@@ -81,6 +98,46 @@ static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void 
                                                      : v_load_f32(p));
     }
     load_plain(dtype, n - i, from + i * size, (float *)y + i);
+}
+
+/*
+ * Eight sets at a time, by the rules of range.h; scales that are stored as f32 need no rounding,
+ * only the smallest normal as a floor. Returns 0 where the width of a range overflows.
+ */
+static int params_step(const struct qp_code_rule *rule, const float *lo_, const float *hi_,
+                       float *scale, int32_t *zero)
+{
+    const float steps = (float)(rule->q_max - rule->q_min);
+    const vf lo = v_load(lo_), hi = v_load(hi_), nothing = v_set(0);
+    const vf width = rule->asymmetric ? v_sub(hi, lo) : v_max(v_sub(nothing, lo), hi);
+    if (!v_all_at_most(width, v_set(FLT_MAX)))
+        return 0;
+    vf s = v_div(width, v_set(rule->asymmetric ? steps : steps / 2));
+    s = v_where_equal(lo, hi, v_set(1), v_max(s, v_set(FLT_MIN)));
+    v_store(scale, s);
+    vi z = vi_set(rule->is_signed ? 0 : (rule->q_min + rule->q_max + 1) / 2);
+    if (rule->asymmetric) {
+        vf below = v_max(v_div(lo, s), v_set(-steps));
+        /* Of zeros alone the zero point is 0: q_min - q_min. */
+        z = v_minus_rounded(rule->q_min, v_where_equal(lo, hi, v_set((float)rule->q_min), below));
+    }
+    vi_store(zero, z);
+    return 1;
+}
+
+static size_t params_vector(const struct qp_code_rule *rule, size_t n, const void *lo,
+                            const void *hi, void *scale, int32_t *zero)
+{
+    size_t i = 0;
+    /* q_min <= 0 <= q_max holds for every code type; range.h says what else would be. */
+    if (rule->scale_dtype == QPLAN_F32 && rule->q_min <= 0 && rule->q_max >= 0) {
+        while (i + V_LANES <= n && params_step(rule, (const float *)lo + i, (const float *)hi + i,
+                                               (float *)scale + i, zero + i))
+            i += V_LANES;
+    }
+    size_t done = params_plain(rule, n - i, (const float *)lo + i, (const float *)hi + i,
+                               (float *)scale + i, zero + i);
+    return i + done;
 }
 
 static void merge_vector(size_t n, void *lo, void *hi, const void *other_lo, const void *other_hi)

@@ -5,7 +5,7 @@
  * BOUND_SHIFT.
  */
 
-/* ---- params --------------------------------------------------------------------------------- */
+/* ---- params ---------------------------------------------------------------------------------- */
 
 /* Infinity when the scale does not fit its dtype. */
 static inline WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
@@ -45,7 +45,7 @@ static inline void NAME(merge)(size_t n, void *lo_, void *hi_, const void *other
     }
 }
 
-/* ---- dequantize ----------------------------------------------------------------------------- */
+/* ---- dequantize ------------------------------------------------------------------------------ */
 
 static inline WORK NAME(decode)(WORK scale, int32_t difference)
 {
@@ -66,7 +66,7 @@ static inline void NAME(dequantize)(const struct qp_tile *tile, const uint8_t *c
     }
 }
 
-/* ---- load, store, bound --------------------------------------------------------------------- */
+/* ---- load, store, bound ---------------------------------------------------------------------- */
 
 static inline void NAME(load)(enum qplan_dtype dtype, size_t n, const void *src, void *y)
 {

@@ -21,7 +21,7 @@
 
 static const struct qp_out closed_out = {.fd = -1, .dirfd = -1};
 
-/* ---- Checks before the first byte --------------------------------------------------------- */
+/* ---- Checks before the first byte ------------------------------------------------------------ */
 
 static enum qplan_status open_folder(struct qp_out *out, struct qplan_error *err)
 {
