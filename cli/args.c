@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "nearest.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,9 +194,13 @@ enum qplan_status args_parse(struct args *out, const struct arg_group *const *gr
     CLI_TRY(make_table(out, argc, err));
     /* It would make the first operand end the options. */
     (void)unsetenv("POSIXLY_CORRECT");
-    if (arg_parse(argc, argv, out->table) != 0)
-        return cli_fail(err, QPLAN_ERR_INTERNAL, argv[0], "argtable refuses checked options");
-    return QPLAN_OK;
+    errno = 0;
+    if (arg_parse(argc, argv, out->table) == 0)
+        return QPLAN_OK;
+    /* The words were checked before, so only memory can be short; argtable does not say. */
+    return errno == ENOMEM
+               ? cli_fail_memory(err)
+               : cli_fail(err, QPLAN_ERR_INTERNAL, argv[0], "argtable refuses checked options");
 }
 
 void args_free(struct args *args)

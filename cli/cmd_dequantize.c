@@ -72,11 +72,10 @@ static void summary(const struct dequantize *d)
 {
     const struct qplan_totals *totals = qplan_report_totals(d->report);
     char path[4 * CLI_SHOWN], size[CLI_NUMBER], source[CLI_NUMBER];
-    task_summary(&d->task, "%s: %s from %s, %" PRIu64 " dequantized, %" PRIu64 " kept",
-                 cli_escape(path, sizeof path, d->output),
-                 cli_format_bytes(size, totals->file_bytes),
-                 cli_format_bytes(source, qplan_checkpoint_bytes(d->file)), totals->restored,
-                 totals->tensors - totals->restored);
+    task_summary(
+        &d->task, "%s: %s from %s, %" PRIu64 " dequantized, %" PRIu64 " kept",
+        cli_escape(path, sizeof path, d->output), cli_format_bytes(size, totals->file_bytes),
+        cli_format_bytes(source, qplan_checkpoint_bytes(d->file)), totals->quantized, totals->kept);
 }
 
 static enum qplan_status run_all(struct dequantize *d, struct qplan_error *err)

@@ -163,9 +163,15 @@ static int give_name(const struct new_document *document)
     return link(document->hidden, document->path);
 }
 
+/* Some file systems cannot sync; that is theirs to answer for. */
+static bool sync_unsupported(int errnum)
+{
+    return errnum == EINVAL || errnum == ENOTSUP || errnum == ENOTTY || errnum == EROFS;
+}
+
 enum qplan_status new_document_commit(struct new_document *document, struct qplan_error *err)
 {
-    if (!document->error && fsync(document->fd) != 0)
+    if (!document->error && fsync(document->fd) != 0 && !sync_unsupported(errno))
         document->error = errno;
     if (close(document->fd) != 0 && !document->error)
         document->error = errno;

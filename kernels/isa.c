@@ -8,6 +8,9 @@
 #include "../lib/base/text.h"
 #include "kernel.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <string.h>
 
 static const char *const names[] = {
@@ -24,10 +27,19 @@ const char *qplan_isa_name(enum qplan_isa isa)
     return (size_t)isa < LEVELS ? names[isa] : NULL;
 }
 
+#if defined(__x86_64__)
+/* Not every compiler's cpu_supports knows it by name. Its registers are those of AVX. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
+
 enum qplan_isa qp_isa_detect(void)
 {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c"))
+    if (!__builtin_cpu_supports("avx2") || !has_f16c())
         return QPLAN_ISA_SCALAR;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

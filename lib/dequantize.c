@@ -194,27 +194,28 @@ static enum qplan_status make_header(struct engine *e, struct qp_writer *header,
     return status;
 }
 
-/* Rows of the report: what was restored is named so, by the scheme that it had. */
+/* The report is on the written file; the rows are the items, in the same order. */
 static enum qplan_status make_report(struct qplan_report **report, const struct engine *e,
                                      const char *path, struct qplan_error *err)
 {
     struct qplan_checkpoint *written;
-    QP_TRY(qp_checkpoint_open_fd(&written, e->out->fd, path, err));
-    struct qp_report_request request = {.command = "dequantize", .path = path, .file = written};
-    enum qplan_status status = qp_report_make(report, &request, NULL, err);
-    if (status != QPLAN_OK) {
-        qplan_checkpoint_close(written);
-        return status;
+    bool *restored = qp_alloc(e->n_items, sizeof *restored);
+    if (!restored)
+        return qp_fail_memory(err, "report", e->n_items);
+    for (size_t i = 0; i < e->n_items; i++)
+        restored[i] = e->items[i].tensor.native != NULL;
+    enum qplan_status status = qp_checkpoint_open_fd(&written, e->out->fd, path, err);
+    if (status == QPLAN_OK) {
+        struct qp_report_request request = {
+            .command = "dequantize", .path = path, .file = written, .restored = restored};
+        status = qp_report_make(report, &request, NULL, err);
+        if (status == QPLAN_OK)
+            (*report)->owned = written;
+        else
+            qplan_checkpoint_close(written);
     }
-    (*report)->owned = written;
-    for (size_t i = 0; i < (*report)->n_rows; i++) {
-        if (!e->items[i].tensor.native)
-            continue;
-        (*report)->rows[i].action = "dequantize";
-        (*report)->rows[i].reason = NULL;
-        (*report)->totals.restored++;
-    }
-    return QPLAN_OK;
+    qp_free(restored);
+    return status;
 }
 
 static enum qplan_status write_output(struct engine *e, struct qp_out *out, const char *path,
@@ -240,8 +241,11 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
             status = qp_file_unchanged(inputs[0], err);
         if (status == QPLAN_OK)
             status = make_report(report, e, path, err);
+        bool synced = true, all_threads = e->job.n_ran == e->job.n_workers;
         if (status == QPLAN_OK)
-            status = qp_out_commit(out, err);
+            status = qp_out_commit(out, &synced, err);
+        if (status == QPLAN_OK)
+            status = qp_report_notes(*report, all_threads, synced, err);
         qp_out_discard(out);
     }
     qp_writer_free(&header);

@@ -233,7 +233,8 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
 }
 
 enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out *out,
-                             const struct qplan_run *run, struct qplan_error *err)
+                             const struct qplan_run *run, bool *all_threads,
+                             struct qplan_error *err)
 {
     static const struct qp_job_ops ops = {sizeof(struct qp_unit_buffers), carve_buffers,
                                           carve_slots, step};
@@ -244,6 +245,7 @@ enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out 
     enum qplan_status status = order_tensors(e, plan, err);
     if (status == QPLAN_OK)
         status = qp_job_run(&e->job, &ops, run, plan->checkpoint->st.data_bytes, err);
+    *all_threads = e->job.n_ran == e->job.n_workers;
     qp_free(e->order);
     qp_free(e);
     return status;

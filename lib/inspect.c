@@ -27,17 +27,5 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
         return qp_fail(err, QPLAN_ERR_INVALID, o->against->st.file.shown,
                        "the source is itself quantized: expected the plain checkpoint");
     QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
-    struct qplan_error gate_error;
-    enum qplan_status status = qp_report_make(report, &request, run, err);
-    if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
-        return status;
-    enum qplan_status gates = qp_gates_evaluate(*report, o->gates, o->n_gates, &gate_error);
-    if (gates != QPLAN_OK && status == QPLAN_OK && err)
-        *err = gate_error;
-    if (gates != QPLAN_OK && gates != QPLAN_ERR_PROOF) {
-        qplan_report_free(*report);
-        *report = NULL;
-        return gates;
-    }
-    return status == QPLAN_OK ? gates : status;
+    return qp_report_judge(report, &request, o->gates, o->n_gates, run, err);
 }

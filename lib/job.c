@@ -118,7 +118,7 @@ static enum qplan_status run_team(struct qp_job *job, struct qplan_error *err)
         return qp_fail_memory(err, "buffers", n_bytes);
     if (shared.block)
         job->ops->carve_shared(&shared, job->tile_bytes, job);
-    (void)qp_team_run(job->n_workers, work, job);
+    job->n_ran = qp_team_run(job->n_workers, work, job);
     qp_free(shared.block);
     return result(job, err);
 }

@@ -48,6 +48,7 @@ struct qp_job {
     struct qplan_error error;
     uint64_t done_bytes, total_bytes;
     unsigned n_workers;
+    unsigned n_ran;    /* fewer where the system refuses threads */
     size_t tile_bytes; /* the other buffers follow from it */
 };
 

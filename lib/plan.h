@@ -5,6 +5,7 @@
 #define QP_PLAN_H
 
 #include "checkpoint.h"
+#include "warning.h"
 
 struct qp_plan_tensor {
     const struct qplan_entry *source;
@@ -16,14 +17,6 @@ struct qp_plan_tensor {
     struct qplan_entry *outputs; /* with offsets */
     unsigned n_outputs;
 };
-
-struct qp_plan_warning {
-    const char *code;
-    char *subject, *message;
-    char *text; /* for people: subject: message */
-};
-
-#define QP_MAX_WARNINGS 4
 
 struct qplan_plan {
     const struct qplan_checkpoint *checkpoint;
@@ -37,8 +30,7 @@ struct qplan_plan {
     char *output_name; /* bare */
     char *header;      /* complete, its length included */
     uint64_t header_bytes, data_bytes;
-    struct qp_plan_warning warnings[QP_MAX_WARNINGS];
-    size_t n_warnings;
+    struct qp_warnings warnings;
     struct qp_arena arena;
 };
 

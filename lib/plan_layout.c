@@ -177,32 +177,15 @@ static enum qplan_status lay_out(struct qplan_plan *plan, struct qplan_error *er
 /* ---- Warnings ----------------------------------------------------------------------------------
  */
 
-static enum qplan_status warn(struct qplan_plan *plan, const char *code, const char *subject,
-                              const char *message, struct qplan_error *err)
-{
-    struct qp_plan_warning *w = &plan->warnings[plan->n_warnings];
-    char shown[512];
-    (void)qp_escape(shown, sizeof shown, subject, strlen(subject));
-    char *start = qp_arena_join(&plan->arena, shown, strlen(shown), ": ");
-    w->code = code;
-    w->subject = qp_arena_join(&plan->arena, subject, strlen(subject), "");
-    w->message = qp_arena_join(&plan->arena, message, strlen(message), "");
-    w->text = start ? qp_arena_join(&plan->arena, start, strlen(start), message) : NULL;
-    if (!w->subject || !w->message || !w->text)
-        return qp_fail_memory(err, "plan", strlen(message));
-    plan->n_warnings++;
-    return QPLAN_OK;
-}
-
 static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_error *err)
 {
     const struct qp_st *st = &plan->checkpoint->st;
     if (plan->n_quantized == 0)
-        QP_TRY(warn(plan, "nothing-quantized", st->file.path,
-                    "no tensor is quantized: the output is a copy", err));
+        QP_TRY(qp_warn(&plan->warnings, &plan->arena, "nothing-quantized", st->file.path,
+                       "no tensor is quantized: the output is a copy", err));
     if (plan->header_bytes - 8 > QP_ST_WARN_HEADER)
-        QP_TRY(warn(plan, "header-over-25MB", plan->output_name,
-                    "the header passes 25,000,000 bytes, which some readers refuse", err));
+        QP_TRY(qp_warn(&plan->warnings, &plan->arena, "header-over-25MB", plan->output_name,
+                       "the header passes 25,000,000 bytes, which some readers refuse", err));
     return QPLAN_OK;
 }
 
@@ -229,10 +212,10 @@ uint64_t qplan_plan_output_bytes(const struct qplan_plan *plan)
 
 size_t qplan_plan_warning_count(const struct qplan_plan *plan)
 {
-    return plan->n_warnings;
+    return plan->warnings.n;
 }
 
 const char *qplan_plan_warning(const struct qplan_plan *plan, size_t i)
 {
-    return i < plan->n_warnings ? plan->warnings[i].text : NULL;
+    return i < plan->warnings.n ? plan->warnings.list[i].text : NULL;
 }

@@ -396,6 +396,11 @@ struct qplan_run {
 };
 
 struct qplan_gate;
+
+/*
+ * What a job found. A report borrows from the checkpoint or plan and from the gates that it was
+ * made with: they must outlive it.
+ */
 struct qplan_report;
 
 /*
@@ -460,11 +465,11 @@ struct qplan_maybe {
     bool known;
 };
 
+/* In the report of dequantize, quantized counts the tensors that were quantized before. */
 struct qplan_totals {
     uint64_t tensors, quantized, kept, elements;
     uint64_t source_bytes, code_bytes, param_bytes, kept_bytes, data_bytes;
     uint64_t file_bytes;
-    uint64_t restored; /* dequantize: tensors that were quantized before */
     struct qplan_maybe ratio_ideal, ratio, bpw;
 };
 const struct qplan_totals *qplan_report_totals(const struct qplan_report *report);

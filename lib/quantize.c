@@ -41,8 +41,7 @@ static enum qplan_status judge(struct qplan_report **report, const struct qplan_
         .plan = plan,
         .prove = options->verify,
     };
-    QP_TRY(qp_report_make(report, &request, run, err));
-    return qp_gates_evaluate(*report, options->gates, options->n_gates, err);
+    return qp_report_judge(report, &request, options->gates, options->n_gates, run, err);
 }
 
 /* Reads back what was written and reports on it; the report owns what it borrows from. */
@@ -63,25 +62,44 @@ static enum qplan_status check_written(struct qplan_report **report, const struc
     return status;
 }
 
+/* Data that changed under the run explains whatever was found in it. */
+static enum qplan_status execute(const struct qplan_plan *plan, const struct qp_out *out,
+                                 const struct qplan_run *run, bool *all_threads,
+                                 struct qplan_error *err)
+{
+    enum qplan_status status = qp_execute(plan, out, run, all_threads, err);
+    if (status != QPLAN_OK && status != QPLAN_ERR_VALUE)
+        return status;
+    QP_TRY(qp_file_unchanged(&plan->checkpoint->st.file, err));
+    return status;
+}
+
+static enum qplan_status commit(struct qp_out *out, struct qplan_report *report, bool all_threads,
+                                struct qplan_error *err)
+{
+    bool synced;
+    QP_TRY(qp_out_commit(out, &synced, err));
+    return qp_report_notes(report, all_threads, synced, err);
+}
+
 enum qplan_status qplan_quantize(struct qplan_report **report, const struct qplan_plan *plan,
                                  const struct qplan_quantize_options *options,
                                  const struct qplan_run *run, struct qplan_error *err)
 {
     const struct qp_file *inputs[] = {&plan->checkpoint->st.file};
     struct qp_out out;
+    bool all_threads = true;
     *report = NULL;
     QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
     QP_TRY(qp_out_open(&out, options->out_path, run && run->force, qplan_plan_output_bytes(plan),
                        inputs, 1, err));
     enum qplan_status status = qp_out_write(&out, 0, plan->header, (size_t)plan->header_bytes, err);
     if (status == QPLAN_OK)
-        status = qp_execute(plan, &out, run, err);
-    if (status == QPLAN_OK)
-        status = qp_file_unchanged(inputs[0], err);
+        status = execute(plan, &out, run, &all_threads, err);
     if (status == QPLAN_OK)
         status = check_written(report, plan, options, &out, run, err);
     if (status == QPLAN_OK)
-        status = qp_out_commit(&out, err);
+        status = commit(&out, *report, all_threads, err);
     qp_out_discard(&out);
     if (status != QPLAN_OK && status != QPLAN_ERR_PROOF) {
         qplan_report_free(*report);

@@ -37,8 +37,10 @@ struct qp_sizes qp_row_sizes(const struct qp_row *row)
     const struct qp_logical *t = &row->tensor;
     const struct qp_native_tensor *native = t->native;
     struct qp_sizes sizes = {.elements = elements_of(t), .source_bytes = entry_bytes(t->entry)};
-    if (!native)
+    if (!native) {
+        sizes.code_bytes = row->restored ? sizes.source_bytes : 0;
         return sizes;
+    }
     struct qp_sets sets;
     qp_sets_make(&sets, &native->scheme, native->shape, native->rank);
     sizes.sets = sets.n_sets;
@@ -133,14 +135,15 @@ static const char *guess_reason(const struct qp_logical *t)
 static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
 {
     const struct qplan_plan *plan = b->request->plan;
-    row->action = row->tensor.native ? "quantize" : "keep";
+    row->restored = b->request->restored && b->request->restored[row - b->report->rows];
+    row->action = row->restored ? "dequantize" : row->tensor.native ? "quantize" : "keep";
     if (plan) {
         const struct qp_st *st = &plan->checkpoint->st;
         const struct qp_plan_tensor *planned =
             &plan->tensors[qp_st_find(st, row->tensor.name, row->tensor.name_len) - st->entries];
         row->rule = planned->rule;
         row->reason = planned->reason;
-    } else if (!row->tensor.native) {
+    } else if (!row->tensor.native && !row->restored) {
         row->reason = guess_reason(&row->tensor);
     }
     if (!row->tensor.native)
@@ -382,6 +385,9 @@ static void add_totals(struct qplan_report *report)
         t->source_bytes += sizes.source_bytes;
         t->code_bytes += sizes.code_bytes;
         t->param_bytes += sizes.param_bytes;
+        t->quantized += row->restored;
+        if (row->restored)
+            continue;
         if (!tensor->native) {
             t->kept++;
             t->kept_bytes += entry_bytes(tensor->entry);
@@ -418,15 +424,9 @@ static enum qplan_status describe_files(struct builder *b)
     }
     if (!report->path || (q->source && !report->source_path))
         return qp_fail_memory(b->err, "report", strlen(q->path));
-    for (size_t i = 0; q->plan && i < q->plan->n_warnings; i++) {
-        const struct qp_plan_warning *w = &q->plan->warnings[i];
-        struct qp_plan_warning *copy = &report->warnings[report->n_warnings++];
-        copy->code = w->code;
-        copy->subject = qp_arena_join(&report->arena, w->subject, strlen(w->subject), "");
-        copy->message = qp_arena_join(&report->arena, w->message, strlen(w->message), "");
-        copy->text = qp_arena_join(&report->arena, w->text, strlen(w->text), "");
-        if (!copy->subject || !copy->message || !copy->text)
-            return qp_fail_memory(b->err, "report", strlen(w->text));
+    for (size_t i = 0; q->plan && i < q->plan->warnings.n; i++) {
+        const struct qp_warning *w = &q->plan->warnings.list[i];
+        QP_TRY(qp_warn(&report->warnings, &report->arena, w->code, w->subject, w->message, b->err));
     }
     return QPLAN_OK;
 }
@@ -458,6 +458,18 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     return request->prove && b.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
 }
 
+enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,
+                                  struct qplan_error *err)
+{
+    if (!all_threads)
+        QP_TRY(qp_warn(&report->warnings, &report->arena, NULL, report->path,
+                       "the system refused threads: fewer have done the work", err));
+    if (!synced)
+        QP_TRY(qp_warn(&report->warnings, &report->arena, NULL, report->path,
+                       "this file system cannot sync: a power cut may lose the file", err));
+    return QPLAN_OK;
+}
+
 void qplan_report_free(struct qplan_report *report)
 {
     if (!report)
@@ -475,10 +487,10 @@ const struct qplan_totals *qplan_report_totals(const struct qplan_report *report
 
 size_t qplan_report_warning_count(const struct qplan_report *report)
 {
-    return report->n_warnings;
+    return report->warnings.n;
 }
 
 const char *qplan_report_warning(const struct qplan_report *report, size_t i)
 {
-    return i < report->n_warnings ? report->warnings[i].text : NULL;
+    return i < report->warnings.n ? report->warnings.list[i].text : NULL;
 }

@@ -22,6 +22,7 @@ struct qp_row {
     const char *reason, *rule;
     struct qp_row_detail *detail; /* quantized only */
     bool proven;                  /* where measured */
+    bool restored;                /* dequantize: it was quantized before */
 };
 
 struct qp_kept_reason {
@@ -54,8 +55,7 @@ struct qplan_report {
     bool proven;
     struct qp_gate_result *gates;
     size_t n_gates;
-    struct qp_plan_warning warnings[QP_MAX_WARNINGS];
-    size_t n_warnings;
+    struct qp_warnings warnings;
     struct qplan_checkpoint *owned; /* rows borrow from it, if not from the caller's */
     struct qp_arena arena;
 };
@@ -71,11 +71,16 @@ struct qp_report_request {
     bool strict_params; /* a scale that is no scale is bad input */
     const char *const *include;
     size_t n_include;
+    const bool *restored; /* dequantize: by row, whether it was quantized before */
 };
 
 /* PROOF with the first offender in err if .prove is set; the report is made all the same. */
 enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,
                                  const struct qplan_run *run, struct qplan_error *err);
+
+/* Notes on a run that ended well: threads that were refused, a file system that cannot sync. */
+enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,
+                                  struct qplan_error *err);
 
 /* Checks that gates can be evaluated: a source where one is needed. USAGE. */
 enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n, bool has_source,
@@ -89,6 +94,15 @@ enum qplan_status qp_gates_check_plan(const struct qplan_gate *const *gates, siz
 enum qplan_status qp_gates_evaluate(struct qplan_report *report,
                                     const struct qplan_gate *const *gates, size_t n,
                                     struct qplan_error *err);
+
+/*
+ * Makes a report and evaluates gates on it, all of them, also when the proof failed: PROOF for
+ * either, the proof's offender first. The report is made on OK and on PROOF.
+ */
+enum qplan_status qp_report_judge(struct qplan_report **out,
+                                  const struct qp_report_request *request,
+                                  const struct qplan_gate *const *gates, size_t n_gates,
+                                  const struct qplan_run *run, struct qplan_error *err);
 
 /* Numbers of a row or, with row NULL, of the whole file. */
 struct qp_sizes {

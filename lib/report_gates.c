@@ -54,12 +54,12 @@ static struct qplan_maybe count(uint64_t n)
     return (struct qplan_maybe){(double)n, true};
 }
 
-/* No error at all is the best ratio there is. */
+/* No error at all is the best ratio there is; error without any signal is the worst. */
 static struct qplan_maybe sqnr_for_gate(const struct qp_measure *m)
 {
     struct qplan_maybe value = qp_sqnr_db(m);
     if (!value.known)
-        value = (struct qplan_maybe){INFINITY, true};
+        value = (struct qplan_maybe){m->e2 == 0 ? INFINITY : -INFINITY, true};
     return value;
 }
 
@@ -253,6 +253,27 @@ enum qplan_status qp_gates_evaluate(struct qplan_report *report,
     return qp_fail(err, QPLAN_ERR_PROOF,
                    qp_escape(shown, sizeof shown, report->path, strlen(report->path)),
                    "%zu of %zu gates failed", n_failed, n);
+}
+
+enum qplan_status qp_report_judge(struct qplan_report **out,
+                                  const struct qp_report_request *request,
+                                  const struct qplan_gate *const *gates, size_t n_gates,
+                                  const struct qplan_run *run, struct qplan_error *err)
+{
+    struct qplan_error gate_error;
+    enum qplan_status proof = qp_report_make(out, request, run, err);
+    if (proof != QPLAN_OK && proof != QPLAN_ERR_PROOF)
+        return proof;
+    enum qplan_status status = qp_gates_evaluate(*out, gates, n_gates, &gate_error);
+    if (status == QPLAN_OK || (status == QPLAN_ERR_PROOF && proof == QPLAN_ERR_PROOF))
+        return proof;
+    if (err)
+        *err = gate_error;
+    if (status != QPLAN_ERR_PROOF) {
+        qplan_report_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 size_t qplan_report_gate_failures(const struct qplan_report *report)

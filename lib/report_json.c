@@ -249,11 +249,13 @@ static void put_warnings(struct qp_writer *w, const struct qplan_report *report)
 {
     qp_json_key(w, "warnings");
     qp_json_open(w, '[');
-    for (size_t i = 0; i < report->n_warnings; i++) {
+    for (size_t i = 0; i < report->warnings.n; i++) {
+        if (!report->warnings.list[i].code)
+            continue; /* the document is the same on every machine */
         qp_json_open(w, '{');
-        put_text(w, "code", report->warnings[i].code);
-        put_text(w, "subject", report->warnings[i].subject);
-        put_text(w, "message", report->warnings[i].message);
+        put_text(w, "code", report->warnings.list[i].code);
+        put_text(w, "subject", report->warnings.list[i].subject);
+        put_text(w, "message", report->warnings.list[i].message);
         qp_json_close(w, '}');
     }
     qp_json_close(w, ']');

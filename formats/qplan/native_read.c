@@ -33,7 +33,7 @@ static char *next_word(char **text)
     return word;
 }
 
-/* "4096x11007" to a shape in the arena; false if malformed or out of memory. */
+/* "4096x11007" to a shape in the arena, which stays NULL when out of memory; false if malformed. */
 static bool parse_shape(char *text, struct qp_arena *arena, struct qp_native_tensor *t)
 {
     uint64_t shape[QPLAN_MAX_RANK], elems;
@@ -46,10 +46,11 @@ static bool parse_shape(char *text, struct qp_arena *arena, struct qp_native_ten
             return false;
         part = x ? x + 1 : NULL;
     }
-    uint64_t *copy = qp_arena_alloc(arena, rank, sizeof *copy);
-    if (!copy || !qp_shape_elements(shape, rank, &elems) || elems == 0)
+    if (!qp_shape_elements(shape, rank, &elems) || elems == 0)
         return false;
-    memcpy(copy, shape, rank * sizeof *copy);
+    uint64_t *copy = qp_arena_alloc(arena, rank, sizeof *copy);
+    if (copy)
+        memcpy(copy, shape, rank * sizeof *copy);
     t->shape = copy;
     t->rank = rank;
     return true;
@@ -154,6 +155,8 @@ static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token
     if (value->type != QP_JSON_STRING || !parse_record(value->text, r->arena, t))
         return bad_records(r, err, "not a record \"SCHEME CALIBRATOR DTYPE SHAPE\"", key->text,
                            key->n);
+    if (!t->shape)
+        return qp_fail_memory(err, r->st->file.shown, t->rank * sizeof *t->shape);
     QP_TRY(find_parts(r->st, key->text, key->n, r->arena, t, err));
     r->n++;
     return QPLAN_OK;

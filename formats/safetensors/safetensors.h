@@ -77,7 +77,7 @@ enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t 
 
 /*
  * Appends the complete header of a file, its 8-byte length included and padded with spaces to 8.
- * entries in offset order, metadata in key order. INVALID if it passes QP_ST_MAX_HEADER.
+ * entries in offset order, metadata in key order. INVALID if it passes QP_ST_MAX_HEADER, MEMORY.
  */
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,

@@ -173,5 +173,5 @@ enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry
     qp_put(w, length, sizeof length);
     put_json(w, entries, n, metadata, n_metadata);
     qp_put(w, "        ", (size_t)(padded - n_json));
-    return QPLAN_OK;
+    return qp_writer_finish(w, subject, err);
 }

@@ -49,8 +49,9 @@ struct qp_out {
     const char *name; /* last component, inside path */
     char hidden[64];  /* name of the temporary file, or "" */
     bool force;
-    bool linkable; /* made by O_TMPFILE; gets its name by linkat */
-    bool by_proc;  /* ... through /proc/self/fd, else AT_EMPTY_PATH */
+    uint64_t n_bytes; /* that it will have */
+    bool linkable;    /* made by O_TMPFILE; gets its name by linkat */
+    bool by_proc;     /* ... through /proc/self/fd, else AT_EMPTY_PATH */
 };
 
 /*
@@ -65,8 +66,12 @@ enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, 
 enum qplan_status qp_out_write(const struct qp_out *out, uint64_t off, const void *bytes, size_t n,
                                struct qplan_error *err);
 
-/* Syncs the file, gives it its name and syncs the folder. On failure nothing is left behind. */
-enum qplan_status qp_out_commit(struct qp_out *out, struct qplan_error *err);
+/*
+ * Syncs the file, gives it its name and syncs the folder. On failure the target is as before, but
+ * for a failure of the last steps: then it is complete and may not be on disk. *synced is false on
+ * a file system that cannot sync.
+ */
+enum qplan_status qp_out_commit(struct qp_out *out, bool *synced, struct qplan_error *err);
 
 /* Removes whatever was made and closes. Does nothing after a commit, and nothing twice. */
 void qp_out_discard(struct qp_out *out);

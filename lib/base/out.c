@@ -8,6 +8,7 @@
 #include "io.h"
 
 #include "alloc.h"
+#include "check.h"
 #include "text.h"
 
 #include <errno.h>
@@ -69,6 +70,10 @@ static enum qplan_status check_target(const struct qp_out *out, struct qplan_err
     }
     if (S_ISDIR(st.st_mode))
         return qp_fail_errno(err, EISDIR, out->shown, "cannot write the output");
+    /* Never a device or a pipe: the name would be taken from whoever uses it. */
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return qp_fail(err, QPLAN_ERR_IO, out->shown,
+                       "cannot write the output: something other than a file has this name");
     if (!out->force) {
         qp_fail_errno(err, EEXIST, out->shown, "cannot write the output");
         qp_hint(err, "--force replaces it");
@@ -77,19 +82,31 @@ static enum qplan_status check_target(const struct qp_out *out, struct qplan_err
     return QPLAN_OK;
 }
 
-static enum qplan_status check_space(const struct qp_out *out, uint64_t n_bytes,
-                                     struct qplan_error *err)
+/* The bytes that the file system has left; UINT64_MAX if it does not say. */
+static uint64_t free_bytes(const struct qp_out *out)
 {
     struct statvfs fs;
     if (fstatvfs(out->dirfd, &fs) != 0 || fs.f_blocks == 0)
-        return QPLAN_OK; /* a file system that does not say; the write will tell */
-    uint64_t unit = fs.f_frsize ? fs.f_frsize : fs.f_bsize;
+        return UINT64_MAX;
+    uint64_t unit = fs.f_frsize ? fs.f_frsize : fs.f_bsize, bytes;
     uint64_t blocks = geteuid() == 0 ? fs.f_bfree : fs.f_bavail;
-    if (n_bytes / unit < blocks)
+    return qp_mul_u64(blocks, unit, &bytes) ? bytes : UINT64_MAX;
+}
+
+static enum qplan_status fail_space(const struct qp_out *out, uint64_t n_free,
+                                    struct qplan_error *err)
+{
+    return qp_fail_errno(err, ENOSPC, out->shown,
+                         "%" PRIu64 " bytes needed, %" PRIu64 " bytes free", out->n_bytes, n_free);
+}
+
+static enum qplan_status check_space(const struct qp_out *out, struct qplan_error *err)
+{
+    uint64_t n_free = free_bytes(out);
+    if (out->n_bytes <= n_free)
         return QPLAN_OK;
-    qp_fail_errno(err, ENOSPC, out->shown, "%" PRIu64 " bytes needed, %" PRIu64 " bytes free",
-                  n_bytes, blocks * unit);
-    return QPLAN_ERR_IO;
+    return qp_fail_errno(err, ENOSPC, out->shown,
+                         "%" PRIu64 " bytes needed, %" PRIu64 " bytes free", out->n_bytes, n_free);
 }
 
 /* ---- The temporary file ---------------------------------------------------------------------- */
@@ -150,6 +167,7 @@ enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, 
 {
     *out = closed_out;
     out->force = force;
+    out->n_bytes = n_bytes;
     qp_escape(out->shown, sizeof out->shown, path, strlen(path));
     out->path = qp_strndup(path, strlen(path));
     if (!out->path)
@@ -160,12 +178,27 @@ enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, 
     if (status == QPLAN_OK)
         status = check_target(out, err);
     if (status == QPLAN_OK)
-        status = check_space(out, n_bytes, err);
+        status = check_space(out, err);
     if (status == QPLAN_OK)
         status = make_temporary(out, err);
     if (status != QPLAN_OK)
         qp_out_discard(out);
     return status;
+}
+
+static enum qplan_status fail_write(const struct qp_out *out, uint64_t off, int errnum,
+                                    struct qplan_error *err)
+{
+    if (errnum == ENOSPC)
+        qp_fail_errno(err, errnum, out->shown,
+                      "cannot write at byte %" PRIu64 ": %" PRIu64 " bytes needed, %" PRIu64
+                      " bytes free",
+                      off, out->n_bytes, free_bytes(out));
+    else
+        qp_fail_errno(err, errnum, out->shown, "cannot write at byte %" PRIu64, off);
+    if (err)
+        err->offset = off;
+    return QPLAN_ERR_IO;
 }
 
 enum qplan_status qp_out_write(const struct qp_out *out, uint64_t off, const void *bytes, size_t n,
@@ -176,13 +209,8 @@ enum qplan_status qp_out_write(const struct qp_out *out, uint64_t off, const voi
         ssize_t put = pwrite(out->fd, from, n, (off_t)off);
         if (put < 0 && errno == EINTR)
             continue;
-        if (put <= 0) {
-            int errnum = put < 0 ? errno : EIO;
-            qp_fail_errno(err, errnum, out->shown, "cannot write at byte %" PRIu64, off);
-            if (err)
-                err->offset = off;
-            return QPLAN_ERR_IO;
-        }
+        if (put <= 0)
+            return fail_write(out, off, put < 0 ? errno : EIO, err);
         from += put;
         off += (uint64_t)put;
         n -= (size_t)put;
@@ -199,12 +227,25 @@ static bool sync_unsupported(int errnum)
     return errnum == EINVAL || errnum == ENOTSUP || errnum == ENOTTY || errnum == EROFS;
 }
 
-static enum qplan_status sync_fd(int fd, const struct qp_out *out, const char *what,
+static enum qplan_status sync_fd(int fd, const struct qp_out *out, const char *what, bool *synced,
                                  struct qplan_error *err)
 {
-    if (fsync(fd) == 0 || sync_unsupported(errno))
+    if (fsync(fd) == 0)
+        return QPLAN_OK;
+    *synced = false;
+    if (sync_unsupported(errno))
         return QPLAN_OK;
     return qp_fail_errno(err, errno, out->shown, "cannot sync %s, so it may not be on disk", what);
+}
+
+/* Takes the descriptor out of use; what was written may be lost only now. */
+static enum qplan_status close_fd(struct qp_out *out, struct qplan_error *err)
+{
+    int fd = out->fd;
+    out->fd = -1;
+    if (fd < 0 || close(fd) == 0)
+        return QPLAN_OK;
+    return qp_fail_errno(err, errno, out->shown, "cannot close the file");
 }
 
 /* Puts the hidden file in the place of the target, which may exist. */
@@ -230,6 +271,19 @@ static int link_and_replace(struct qp_out *out)
     return -1;
 }
 
+/* A target that was made meanwhile must not be lost: a plain rename would replace it. */
+static int take_free_name(struct qp_out *out)
+{
+    if (renameat2(out->dirfd, out->hidden, out->dirfd, out->name, RENAME_NOREPLACE) == 0) {
+        out->hidden[0] = '\0';
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    /* A file system or kernel without that; the hidden name is removed in the end. */
+    return linkat(out->dirfd, out->hidden, out->dirfd, out->name, 0);
+}
+
 static int give_name(struct qp_out *out)
 {
     if (out->linkable) {
@@ -240,30 +294,24 @@ static int give_name(struct qp_out *out)
     }
     if (out->force)
         return replace_target(out);
-    /* link + unlink instead of rename: a target made meanwhile must not be lost. */
-    if (linkat(out->dirfd, out->hidden, out->dirfd, out->name, 0) != 0)
-        return -1;
-    (void)unlinkat(out->dirfd, out->hidden, 0);
-    out->hidden[0] = '\0';
-    return 0;
+    return take_free_name(out);
 }
 
-enum qplan_status qp_out_commit(struct qp_out *out, struct qplan_error *err)
+enum qplan_status qp_out_commit(struct qp_out *out, bool *synced, struct qplan_error *err)
 {
-    enum qplan_status status = sync_fd(out->fd, out, "the file", err);
+    *synced = true;
+    enum qplan_status status = sync_fd(out->fd, out, "the file", synced, err);
+    if (status == QPLAN_OK && !out->linkable) /* a nameless file needs its descriptor until later */
+        status = close_fd(out, err);
     if (status == QPLAN_OK && give_name(out) != 0) {
         status = qp_fail_errno(err, errno, out->shown, "cannot give the output its name");
         if (err && err->sys_errno == EEXIST)
             qp_hint(err, "--force replaces it");
     }
     if (status == QPLAN_OK)
-        status = sync_fd(out->dirfd, out, "its folder", err);
-    if (status == QPLAN_OK && close(out->fd) != 0) {
-        out->fd = -1;
-        status = qp_fail_errno(err, errno, out->shown, "cannot close the file");
-    }
+        status = sync_fd(out->dirfd, out, "its folder", synced, err);
     if (status == QPLAN_OK)
-        out->fd = -1;
+        status = close_fd(out, err);
     qp_out_discard(out);
     return status;
 }

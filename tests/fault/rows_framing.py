@@ -11,7 +11,7 @@ import struct
 import zipfile
 
 from bench import OUTPUT, Limits, Skip
-from expect import hint, num, tensor, words
+from expect import hint, not_named, num, tensor, words
 from st import ckpt, entry, f32, st, stream
 from table import accept, add, case, refuse
 
@@ -95,6 +95,9 @@ def cut_names(size):
     return [words("|".join(map(tensor, late))), num(len(CUT), 24, 16, 8, *ends), num(size, rest)]
 
 
+# the tensor that the end cuts, wherever it stands in the header
+TURNED = "{" + entry("b", "F32", [4], 8, 24) + "," + entry("a", "F32", [2], 0, 8) + "}"
+refuse("A12-key-order", st(TURNED, bytes(22)), tensor("b"), not_named(tensor("a")))
 refuse("A12-two-bytes", CUT.cut(len(CUT) - 2), tensor("b"), *cut_names(len(CUT) - 2))
 for i, size in enumerate(sorted(random.Random(12).sample(range(len(CUT)), 64))):
     refuse(f"A12-cut-{i:02}-at-{size}", CUT.cut(size), *cut_names(size))
@@ -160,6 +163,23 @@ def stdin_pipe(bench):
 SWAPPED = int.from_bytes(struct.pack("<Q", GOOD.n), "big")
 refuse("A15", st(GOOD.data[8:GOOD.limit], GOOD.data[GOOD.limit:], n=SWAPPED), SWAPPED,
        hint(r"big.?endian|byte.?order|swap"))
+
+# Lengths whose bytes are the magic of another format: a good file stays a good file, and one that
+# is cut is a cut safetensors file.
+LOOKS_LIKE = {"pickle-2": b"\x80\x02", "pickle-4": b"\x80\x04", "json": b'{"', "json-blank": b"{\n",
+              "json-array": b"[{", "html": b"<h", "html-upper": b"<!", "gzip": b"\x1f\x8b\x08"}
+
+
+def of_length(n):
+    """A good file with a header of n bytes."""
+    text = "{" + entry("w", "F32", [2, 2], 0, 16) + "}"
+    return st(text + " " * (n - len(text)), f32(1, -2, 3, 4))
+
+
+for name, magic in LOOKS_LIKE.items():
+    N = int.from_bytes(magic, "little")
+    accept(f"A16-looks-like-{name}", of_length(N))
+    refuse(f"A7-looks-like-{name}", of_length(N).cut(8 + N - 3), N, N - 3)
 
 ODD = ckpt({"w1": ("F32", [2, 2], f32(1, -2, 3, 4)), "bias": ("F16", [2], None)}, pad=0)
 accept("A16-odd", ODD if ODD.n % 2 else ckpt({"w": ("F32", [2, 2], f32(1, -2, 3, 4))}, pad=0),

@@ -102,13 +102,14 @@ FILE = layout(A, entry("z", "F32", [0], 4, 4), size=8)
 refuse("C12", FILE, tensor("z"), byte(FILE, 4))
 
 
-def kept(name, reason):
-    """The tensor is a copy, and the plan says why."""
+def kept(name, *reasons):
+    """The tensor is a copy, and the plan says why (one of the reasons where several hold)."""
     def check(bench, source, output):
         bench.check(name + "_scale" not in output, f"{name!r} was quantized")
         report = report_of(bench, bench.accepted("quantize", "--dry-run", "--json", INPUT))
         found = [t["reason"] for t in report["tensors"] if t["name"] == name] if report else []
-        bench.check(found == [reason], f"{name!r}: reason: expected {reason!r}, found {found}")
+        bench.check(len(found) == 1 and found[0] in reasons,
+                    f"{name!r}: reason: expected one of {reasons}, found {found}")
     return check
 
 
@@ -158,7 +159,8 @@ for dtype, dims in (
         ("F8_E4M3FNUZ", [2, 2]), ("F8_E5M2FNUZ", [2, 2]), ("F8_E4M3", [2, 2]), ("F8_E5M2", [2, 2]),
         ("BOOL", [2, 2]), ("U8", [2, 2]), ("I8", [2, 2]), ("I16", [2, 2]), ("U16", [2, 2]),
         ("I32", [2, 2]), ("U32", [2, 2]), ("I64", [2, 2]), ("U64", [2, 2])):
-    accept(f"C18-{dtype}", ckpt({"t": (dtype, dims, None), "w": W}), kept("t", "not a float"))
+    accept(f"C18-{dtype}", ckpt({"t": (dtype, dims, None), "w": W}),
+           kept("t", "not a float", *["rank 1"] * (len(dims) == 1)))
 
 # --- C19, C20: dtypes that qplan does not know, or cannot quantize ---
 
@@ -190,7 +192,8 @@ def edited_plan(dtype):
         plan = report_of(bench, bench.accepted("plan", INPUT))
         if plan:
             bench.write(dump(wish(plan, "t")).encode(), "p.json")
-            bench.refused_twice("--plan", "p.json", names=[tensor("t"), dtype])
+            bench.refused_twice("--plan", "p.json",
+                                names=[tensor("t"), one_of(dtype, "not a float")])
 
 
 for DTYPE in ("BOOL", "I64", "C64", "F8_E4M3", "F4"):
@@ -273,7 +276,8 @@ def long_row(name, *args):
         bench.accepted("quantize", "-o", OUTPUT, "--memory", "4M", INPUT, *args, makes=[OUTPUT])
         if os.path.exists(bench.path(OUTPUT)):
             bench.accepted("verify", OUTPUT, INPUT, "--memory", "4M")
-            bench.check(bench.bytes_of(OUTPUT) == bench.bytes_of(free), "--memory changes the bytes")
+            same = bench.bytes_of(OUTPUT) == bench.bytes_of(free)
+            bench.check(same, "--memory changes the bytes")
 
 
 long_row("row")
@@ -335,8 +339,9 @@ def native(bench):
 
 @case("C24-native-metadata")
 def native_metadata(bench):
+    """Only the mark of the native layout: quantized already, or not a whole native file."""
     bench.write(ckpt({"a.weight": W}, meta={"qplan.layout": "1"}))
-    bench.refused_twice(names=[INPUT, ALREADY, hint("qplan dequantize")])
+    bench.refused_twice(names=[INPUT, one_of(ALREADY, "qplan.tensors")])
 
 
 accept("C24-not-clip", ckpt({"logit_scale": ("F32", [], f32(4.5)), "text.weight": W,
@@ -346,13 +351,19 @@ accept("C24-not-integer", ckpt({"ids": ("I64", [2, 2], None), "w": W}))
 # --- C25: a plan of another checkpoint ---
 
 HERE = {"a.weight": W, "b.weight": ("F32", [2, 3], None)}
+SIZE = 1024
 
 
-def other_checkpoint(name, tensors, *names, meta=None):
+def sized(tensors, size):
+    """A checkpoint of exactly this many bytes, by a metadata value that no plan looks at."""
+    return ckpt(tensors, {"k": "v" * (size - len(ckpt(tensors, {"k": ""}, pad=0)))}, pad=0)
+
+
+def other_checkpoint(name, tensors, *names, size=SIZE):
     @case(f"C25-{name}")
     def run(bench):
-        bench.write(ckpt(HERE), f"one/{INPUT}")
-        bench.write(ckpt(tensors, meta))
+        bench.write(sized(HERE, SIZE), f"one/{INPUT}")
+        bench.write(sized(tensors, size))
         bench.accepted("plan", "-o", "p.json", f"one/{INPUT}", makes=["p.json"])
         bench.refused_twice("--plan", "p.json", names=names)
 
@@ -362,11 +373,10 @@ other_checkpoint("name", {"a.weight": W, "c.weight": HERE["b.weight"]},
 other_checkpoint("missing", {"a.weight": W}, tensor("b.weight"))
 other_checkpoint("extra", {**HERE, "c.weight": W}, tensor("c.weight"))
 other_checkpoint("shape", {"a.weight": W, "b.weight": ("F32", [3, 2], None)}, tensor("b.weight"),
-                 shape(2, 3), shape(3, 2))
+                 words("shape"))
 other_checkpoint("dtype", {"a.weight": W, "b.weight": ("I32", [2, 3], None)}, tensor("b.weight"),
-                 "F32", "I32")
-other_checkpoint("bytes", HERE, len(ckpt(HERE)), len(ckpt(HERE, {"k": "v" * 100})),
-                 meta={"k": "v" * 100})
+                 words("dtype|type"))
+other_checkpoint("bytes", HERE, SIZE, SIZE + 8, size=SIZE + 8)
 
 
 @case("C25-same")

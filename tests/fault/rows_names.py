@@ -3,7 +3,7 @@
 import itertools
 
 from bench import INPUT, OUTPUT, MiB, Limits
-from expect import num, tensor, words
+from expect import not_named, num, tensor, words
 from st import ckpt, entry, f32, st, stream
 from table import accept, case, refuse, report_of
 
@@ -49,23 +49,32 @@ accept("D3-below", long_name(LIMIT - 1))
 refuse("D3-above", long_name(LIMIT + 1), LIMIT, words("n{20}"))
 refuse("D3-1MB", long_name(1_000_000), LIMIT, words("n{20}"))
 refuse("D3-cut", ckpt({"n" * 1000: ("F32", [1, 2], f32(1, float("nan")))}), words("'n{20,81}(?!n)"),
-       inspect="accepted")
+       inspect="accepted", dry_run="accepted")
+
+
+def planned_or_refused(bench, *args, names):
+    """Either verdict, but the plan gives it: what a dry run accepts works."""
+    bench.accepted("inspect", INPUT)
+    if bench.run("quantize", "--dry-run", INPUT, *args).exit == 0:
+        bench.quantized(*args)
+    else:
+        bench.refused_twice(*args, names=names)
 
 
 @case("D3-sidecar")
 def long_sidecar(bench):
-    """NAME_scale would pass the limit: refused, or an output that its own reader takes."""
+    """NAME_scale would pass the limit."""
     bench.write(long_name(LIMIT, "F32", (2, 2)))
-    bench.accepted("inspect", INPUT)
-    if bench.run("quantize", "--dry-run", INPUT).exit == 0:
-        bench.quantized()
-    else:
-        bench.refused_twice(names=[INPUT, LIMIT])
+    planned_or_refused(bench, names=[INPUT, LIMIT])
 
 
 for name, text in (("dots", "../../etc/x"), ("absolute", "/abs"), ("drive", "C:\\\\x"),
                    ("dot", "."), ("dotdot", ".."), ("option", "--force"), ("slash", "a/b/c")):
     accept(f"D4-{name}", named(text))
+
+# A quote in a name cannot end the name: what follows would read as part of the message.
+refuse("D4-quote", st("{" + entry("a': 'b", "F32", [1, 2], 0, 8) + "}", f32(1, INF)),
+       not_named("'a': 'b'"), inspect="accepted", dry_run="accepted")
 
 # --- D5: nothing from a file moves the cursor; the bench looks for raw characters in every run ---
 
@@ -86,7 +95,7 @@ def all_prints(bench, source, output):
 for name, text in ODD.items():
     accept(f"D5-{name}", named(text), all_prints)
     refuse(f"D5-{name}-error", st("{" + entry(text, "F32", [1, 2], 0, 8) + "}", f32(1, INF)),
-           inspect="accepted")
+           inspect="accepted", dry_run="accepted")
 accept("D5-metadata", ckpt({"w": W}, meta={"k\x1b[31m": "v\x1b[0m\u202e"}), all_prints)
 
 NFC, NFD = "\u00e9", "e\u0301"
@@ -97,8 +106,15 @@ accept("D6", ckpt({NFC: W, NFD: W}), holds(NFC, NFD, NFC + "_scale", NFD + "_sca
 for suffix in ("scale", "zero_point"):
     refuse(f"D7-{suffix}", ckpt({"a.weight": W, f"a.weight_{suffix}": ("F32", [2], None)}),
            tensor("a.weight"), tensor(f"a.weight_{suffix}"), inspect="accepted")
-accept("D7-not-made", ckpt({"a.weight": W, "a.weight_zero_point": ("F32", [2], None)}),
-       args=["--zero-point", "asymmetric"])
+
+
+@case("D7-not-made")
+def name_not_made(bench):
+    """No zero point is made, but a reader would take the other tensor for one."""
+    bench.write(ckpt({"a.weight": W, "a.weight_zero_point": ("F32", [2], None)}))
+    planned_or_refused(bench, "--zero-point", "asymmetric",
+                       names=[tensor("a.weight"), tensor("a.weight_zero_point")])
+
 
 # --- D8: canonical escaping ---
 

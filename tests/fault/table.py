@@ -1,9 +1,10 @@
 """The table that the rows_*.py files fill: one Case per variant of a row of the fault table."""
 
 import json
+import os
 from dataclasses import dataclass
 
-from bench import INPUT, Limits
+from bench import INPUT, OUTPUT, Limits
 
 CASES = []
 ROWS = {"A": 16, "B": 35, "C": 25, "D": 11, "F": 15}    # F16 is a unit test: it needs a caller in C
@@ -30,10 +31,11 @@ def case(id, limits=Limits(), slow=False, cost=0):
     return register
 
 
-def refuse(id, content, *names, exit=3, args=(), inspect="refused", more_lines=False,
-           limits=Limits(), cost=0):
+def refuse(id, content, *names, exit=3, args=(), inspect="refused", dry_run="refused",
+           more_lines=False, limits=Limits(), cost=0):
     """A file that inspect and quantize refuse with a message that holds the names.
-    inspect="accepted": only quantize refuses; the fault is in the values or in the flags."""
+    inspect="accepted": only quantize refuses; the fault is in the values or in the flags.
+    dry_run="accepted": only the data can tell, so the plan is fine."""
     def run(bench):
         bench.write(content)
         wanted = (INPUT, *names) if exit == 3 else names
@@ -42,6 +44,10 @@ def refuse(id, content, *names, exit=3, args=(), inspect="refused", more_lines=F
             bench.refused("inspect", INPUT, **how)
         else:
             bench.accepted("inspect", INPUT)
+        if dry_run == "refused":
+            bench.refused("quantize", "--dry-run", INPUT, *args, **how)
+        else:
+            bench.accepted("quantize", "--dry-run", INPUT, *args)
         bench.refused_twice(*args, **how)
     add(id, run, limits, False, cost)
 
@@ -57,6 +63,7 @@ def accept(id, content, *checks, args=(), quantize=True, limits=Limits(), slow=F
         source, output = bench.quantized(*args)
         if source and output:
             counted(bench, source)
+            foretold(bench, args)
             for check in checks:
                 check(bench, source, output)
     add(id, run, limits, slow, cost)
@@ -68,6 +75,13 @@ def counted(bench, source):
     found = report and report.get("totals", {}).get("tensors")
     bench.check(found == len(source.tensors),
                 f"inspect --json: tensors: expected {len(source.tensors)}, found {found}")
+
+
+def foretold(bench, args):
+    """The plan knew the size of the output."""
+    plan = report_of(bench, bench.accepted("plan", INPUT, *args))
+    found, size = plan and plan["output"]["bytes"], os.path.getsize(bench.path(OUTPUT))
+    bench.check(found == size, f"plan: output bytes: expected {size}, found {found}")
 
 
 def report_of(bench, result):

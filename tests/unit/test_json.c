@@ -178,6 +178,8 @@ static const struct fault faults[] = {
     {"", 0, "expected a value, found the end"},
     {"  ", 2, "found the end"},
     {"\xef\xbb\xbf{}", 0, "byte order mark (BOM)"},
+    {"\xef\xbb\xbf", 0, "byte order mark (BOM)"},
+    {"\xef\xbb", 0, "found 0xef"},
     {"{}x", 2, "found 'x'"},
     {"{} {}", 3, "found '{'"},
     {"{}]", 2, "found ']'"},
@@ -512,19 +514,44 @@ static void every_string_reads_back(void **state)
     }
 }
 
+/* As many opening and closing brackets, written. */
+static enum qplan_status write_nested(int depth, struct qplan_error *err)
+{
+    struct qp_writer w;
+    qp_writer_init(&w);
+    for (int i = 0; i < depth; i++)
+        qp_json_open(&w, '[');
+    for (int i = 0; i < depth; i++)
+        qp_json_close(&w, ']');
+    enum qplan_status status = qp_writer_finish(&w, "out", err);
+    if (status == QPLAN_OK)
+        assert_int_equal(w.n, 2 * depth);
+    qp_writer_free(&w);
+    return status;
+}
+
 static void nesting_too_deep_to_write_is_an_error(void **state)
 {
     (void)state;
-    struct qp_writer w;
     struct qplan_error err;
-    qp_writer_init(&w);
-    for (int i = 0; i < 100; i++)
-        qp_json_open(&w, '[');
-    for (int i = 0; i < 100; i++)
-        qp_json_close(&w, ']');
-    assert_int_equal(qp_writer_finish(&w, "out", &err), QPLAN_ERR_IO);
+    assert_int_equal(write_nested(QP_JSON_MAX_DEPTH - 1, &err), QPLAN_OK);
+    assert_int_equal(write_nested(QP_JSON_MAX_DEPTH, &err), QPLAN_ERR_IO);
+    assert_int_equal(write_nested(1000, &err), QPLAN_ERR_IO);
     assert_int_equal(err.sys_errno, EOVERFLOW);
-    qp_writer_free(&w);
+}
+
+static void documents_follow_each_other_without_a_comma(void **state)
+{
+    (void)state;
+    struct qp_writer w;
+    qp_writer_init(&w);
+    for (int i = 0; i < 2; i++) {
+        qp_json_open(&w, '[');
+        qp_json_put_u64(&w, 1);
+        qp_json_close(&w, ']');
+        qp_puts(&w, "\n");
+    }
+    expect_text(&w, "[1]\n[1]\n");
 }
 
 int main(void)
@@ -545,6 +572,7 @@ int main(void)
         cmocka_unit_test(only_what_must_be_is_escaped),
         cmocka_unit_test(every_string_reads_back),
         cmocka_unit_test(nesting_too_deep_to_write_is_an_error),
+        cmocka_unit_test(documents_follow_each_other_without_a_comma),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

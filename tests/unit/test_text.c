@@ -151,6 +151,8 @@ static void escaped_paths_fit_any_room(void **state)
         if (room > 4)
             assert_int_equal(strcmp(out + strlen(out) - 3, "...") == 0, room <= full);
     }
+    assert_string_equal(qp_escape(out, 4, path, strlen(path)), "/mo");
+    assert_string_equal(qp_escape(out, 5, path, strlen(path)), "/...");
 }
 
 /* ---- Doubles --------------------------------------------------------------------------------- */

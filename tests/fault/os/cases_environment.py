@@ -1,0 +1,278 @@
+"""Rows G27 to G32: mode bits, environment, arguments, clock, and files with holes."""
+
+import json
+import os
+import stat
+
+import checkpoint
+from bench import INPUT, JOBS, MODELS, NO_TMPFILE, QUANTIZED, TARGET, Skip, read_file
+from table import case
+
+
+# ---- G27: mode bits ------------------------------------------------------------------------------
+
+def modes_by_umask(bench, fault):
+    for name in JOBS:
+        for mask in ("000", "022", "027", "077", "777"):
+            for extra in ((), ("--force",)):
+                bench.prepare(bool(extra))
+                result = bench.run(*JOBS[name].args, *extra, fault=fault,
+                                   via=["sh", "-c", f'umask {mask}; exec "$@"', "sh"])
+                bench.exits(f"{name}, umask {mask}", result, 0)
+                found = stat.S_IMODE(os.lstat(bench.path(TARGET)).st_mode)
+                wanted = 0o666 & ~int(mask, 8)
+                bench.check(found == wanted, f"{name} {extra}, umask {mask}: mode: expected "
+                                             f"{wanted:03o}, found {found:03o}")
+
+
+@case("G27-umask")
+def umask(bench):
+    modes_by_umask(bench, None)
+
+
+@case("G27-umask-hidden", needs="preload")
+def umask_hidden(bench):
+    modes_by_umask(bench, NO_TMPFILE)
+
+
+@case("G27-set-group-folder")
+def set_group_folder(bench):
+    groups = [12345] if os.geteuid() == 0 else [g for g in os.getgroups() if g != os.getegid()]
+    if not groups:
+        raise Skip("needs root or a second group")
+    os.mkdir(bench.path("shared"))
+    os.chown(bench.path("shared"), -1, groups[0])
+    os.chmod(bench.path("shared"), 0o2775)
+    for fault in (None, NO_TMPFILE) if bench.shelf.preload else (None,):
+        for extra in ((), ("--force",)):
+            result = bench.run("quantize", *extra, "-o", "shared/" + TARGET, INPUT, fault=fault)
+            bench.exits("shared", result, 0)
+            found = os.lstat(bench.path("shared/" + TARGET)).st_gid
+            bench.check(found == groups[0], f"group: expected {groups[0]}, found {found}")
+            if extra:
+                os.unlink(bench.path("shared/" + TARGET))
+
+
+# ---- G28, G30: variables and the clock -----------------------------------------------------------
+
+VARIABLES = [
+    {"LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de"}, {"LC_ALL": "tr_TR.UTF-8"}, {"LC_ALL": "C"},
+    {"LC_ALL": "C.UTF-8"}, {"LC_ALL": "no_such"}, {"LANG": "de_DE", "LC_NUMERIC": "de_DE.UTF-8"},
+    {"TZ": "Pacific/Kiritimati"}, {"TZ": ":no/such"}, {"TZ": "X-25:00"}, {"HOME": ""},
+    {"TMPDIR": "/no/such/folder"}, {"SOURCE_DATE_EPOCH": "0"}, {"SOURCE_DATE_EPOCH": "-1"},
+    {"SOURCE_DATE_EPOCH": "not a number"}, {"POSIXLY_CORRECT": "1"}, {"COLUMNS": "1"},
+    {"TERM": "dumb"}, {"OMP_NUM_THREADS": "3"}, {"GLIBC_TUNABLES": "glibc.malloc.perturb=165"},
+]
+
+
+def same_everywhere(bench, where, **how):
+    """The bytes, the report and the messages are those of a plain run."""
+    bench.prepare(False)
+    args = JOBS["proof"].args
+    before = bench.look()
+    result = bench.run(*args, **how)
+    bench.judge(where, "proof", result, (0,), (), before)
+    for command in (("inspect", QUANTIZED), ("plan", INPUT),
+                    ("quantize", "--dry-run", "--dtype", "int4", INPUT),
+                    ("quantize", "--per-group", "100", INPUT), ("quantize", "missing"),
+                    ("verify", QUANTIZED, INPUT)):
+        plain, other = bench.run(*command), bench.run(*command, **how)
+        same = (plain.exit, plain.out) == (other.exit, other.out)
+        bench.check(same, f"{where}: {command}: expected {plain.out!r}, found {other.out!r}")
+        bench.check(plain.exit == 0 or plain.err == other.err,
+                    f"{where}: {command}: expected {plain.err!r}, found {other.err!r}")
+
+
+@case("G28-variables", cost=1)
+def variables(bench):
+    for row in VARIABLES:
+        if "SOURCE_DATE_EPOCH" not in row:
+            same_everywhere(bench, str(row), env=row)
+
+
+@case("G28-no-variables")
+def no_variables(bench):
+    same_everywhere(bench, "empty environment", via=["env", "-i"])
+
+
+@case("G30-source-date-epoch")
+def source_date_epoch(bench):
+    for row in VARIABLES:
+        if "SOURCE_DATE_EPOCH" in row:
+            same_everywhere(bench, str(row), env=row)
+
+
+@case("G30-clock-jumps", needs="preload")
+def clock_jumps(bench):
+    for name in MODELS:
+        bench.disturbed(name, "call=clock,mode=jump", exits=(0,))
+        bench.disturbed(name, "call=clock,errno=EINVAL,mode=forever", exits=(0,))
+
+
+# ---- G29: arguments ------------------------------------------------------------------------------
+
+@case("G29-long-path")
+def long_path(bench):
+    before = bench.look()
+    long = "x" * 100_000
+    for path in (long, "/".join(["d" * 99] * 1000), "./" + long, long + "/y"):
+        for args in (("quantize", path), ("quantize", "-o", path, INPUT), ("inspect", path),
+                     ("verify", path, INPUT), ("verify", QUANTIZED, path), ("dequantize", path),
+                     ("dequantize", "-o", path, QUANTIZED), ("plan", path),
+                     ("plan", "-o", path, INPUT), ("quantize", "--plan", path, INPUT)):
+            result = bench.run(*args)
+            where = f"{args[0]} with a path of {len(path)}"
+            bench.exits(where, result, 4)
+            bench.says(where, result, "File name too long")
+            bench.check(len(result.err) < 2000, f"{where}: the message is not cut")
+    bench.untouched("all", before)
+
+
+@case("G29-long-option-values")
+def long_values(bench):
+    before = bench.look()
+    long = "x" * 100_000
+    for option in ("--dtype", "--threads", "--memory", "--scheme", "--fail-if", "--per-group",
+                   "--block", "--axis", "--device", "--" + long, "-" + long):
+        result = bench.run("quantize", option, long, INPUT)
+        bench.exits(option[:20], result, 2)
+        bench.check(len(result.err) < 2000, f"{option[:20]}: the message is not cut")
+    bench.exits("command", bench.run(long), 2)
+    bench.exits("--exclude", bench.run("quantize", "--exclude", long, INPUT), 2, 3)
+    bench.untouched("all", before)
+
+
+@case("G29-many-arguments")
+def many_arguments(bench):
+    """argv of 50,000 words: a repeated option, operands, and an option given too often."""
+    before = bench.look()
+    excluded = ["--exclude=norm"] * 50_000
+    bench.exits("--exclude", bench.run("quantize", "--dry-run", *excluded, INPUT), 0)
+    bench.exits("operands", bench.run("quantize", *[INPUT] * 50_000), 2)
+    bench.exits("--threads", bench.run("quantize", *["--threads=1"] * 50_000, INPUT), 2)
+    bench.untouched("all", before)
+
+
+ODD_NAMES = {"non-UTF-8": b"\xff\xfe\x80", "newline": b"a\nb", "escape": b"\x1b[31mred\x1b[0m",
+             "blank": b" a b ", "dash": b"-o", "dashes": b"--force", "quote": b"'\"\\",
+             "percent": b"%s%n", "equals": b"a=b", "direction": "a\u202eb".encode()}
+
+
+@case("G29-odd-names")
+def odd_names(bench):
+    """Any bytes but NUL and / may be in a name."""
+    for what, name in ODD_NAMES.items():
+        source, target = name + b".in", name + b".out"
+        os.rename(bench.path(INPUT), os.path.join(os.fsencode(bench.folder), source))
+        for extra in ((), ("--force",)):
+            result = bench.run("quantize", *extra, b"-o" + target, b"--", source)
+            bench.exits(what, result, 0)
+            check_printable(bench, what, result)
+        found = read_file(os.path.join(os.fsencode(bench.folder), target))
+        bench.check(found == bench.reference("channel-1").target, f"{what}: the target differs")
+        for args in ((b"verify", b"--", target, source), (b"inspect", b"--", target),
+                     (b"dequantize", b"--", target)):
+            result = bench.run(*args)
+            bench.exits(f"{what}: {args[0]}", result, 0)
+            check_printable(bench, what, result)
+        json.loads(bench.run(b"verify", b"--json", b"--", target, source).out.decode("utf-8"))
+        os.rename(os.path.join(os.fsencode(bench.folder), source), bench.path(INPUT))
+
+
+@case("G29-odd-names-in-messages")
+def odd_names_in_messages(bench):
+    for what, name in ODD_NAMES.items():
+        for args in ((b"quantize", b"--", name),
+                     (b"quantize", b"-o", b"no/" + name, INPUT.encode()),
+                     (b"inspect", b"--", name), (b"quantize", b"--plan", b"./" + name, b"in"),
+                     (b"verify", b"--", name, name), (b"./" + name,),
+                     (b"quantize", b"--dtype", b"x" + name, b"in"),
+                     (b"quantize", b"--" + name, b"in")):
+            result = bench.run(*args)
+            bench.check(result.exit in (2, 4), f"{what}: {args}: exit {result.exit}")
+            check_printable(bench, f"{what}: {args}", result)
+            lines = result.err.splitlines()
+            bench.check(lines and all(x.startswith("qplan: ") for x in lines),
+                        f"{what}: {args}: a line broke: {result.err!r}")
+
+
+def check_printable(bench, where, result):
+    for text in (result.err, result.out.decode("utf-8", "surrogateescape")):
+        bad = [c for c in text if c != "\n" and (ord(c) < 32 or 0x7f <= ord(c) < 0xa0 or
+                                                 c in "\u202e\ufffd" or "\ud800" <= c < "\ue000")]
+        bench.check(not bad, f"{where}: raw {bad} in {text[:300]!r}")
+
+
+@case("G29-empty")
+def empty(bench):
+    before = bench.look()
+    for args in (("",), ("quantize", ""), ("quantize", "-o", "", INPUT), ("inspect", ""),
+                 ("verify", "", INPUT), ("verify", QUANTIZED, ""), ("dequantize", ""),
+                 ("plan", ""), ("plan", "-o", "", INPUT), ("quantize", "--dtype", "", INPUT),
+                 ("quantize", "--plan", "", INPUT), ("quantize", "--exclude", "", INPUT)):
+        result = bench.run(*args)
+        bench.exits(str(args), result, 2)
+        bench.says(str(args), result)
+    bench.untouched("all", before)
+
+
+# ---- G31, G32: holes -----------------------------------------------------------------------------
+
+def sparse(path, tensors, tail):
+    """A checkpoint of zeros without blocks on the disk, but for the bytes of tail at its end."""
+    head, n_bytes = checkpoint.header(tensors)
+    try:
+        with open(path, "wb") as f:
+            f.truncate(len(head) + n_bytes)
+            f.write(head)
+            f.seek(-len(tail), os.SEEK_END)
+            f.write(tail)
+    except OSError as err:
+        raise Skip(f"cannot make a file of {n_bytes} bytes here: {err}") from err
+
+
+@case("G31-holes")
+def holes(bench):
+    tensors = {"zeros": ("F32", [512, 1024]), "last": ("F32", [8, 64])}
+    tail = checkpoint.numbers("F32", 8 * 64, "last")
+    head, n_bytes = checkpoint.header(tensors)
+    sparse(bench.path("holes"), tensors, tail)
+    bench.write("plain", head + bytes(n_bytes - len(tail)) + tail)
+    for name in ("holes", "plain"):
+        bench.exits(name, bench.run("quantize", "-o", name + ".out", name), 0)
+    bench.check(read_file(bench.path("holes.out")) == read_file(bench.path("plain.out")),
+                "a file with holes gives other bytes")
+    bench.exits("proof", bench.run("verify", "holes.out", "holes"), 0)
+
+
+@case("G32-large-header-only")
+def large_inspect(bench):
+    """5 TiB that nobody reads: inspect and plan need the header only."""
+    sparse(bench.path("huge"), {"zeros": ("F32", [1 << 20, 1310720])}, b"")
+    for args in (("inspect", "huge"), ("plan", "huge"), ("quantize", "--dry-run", "huge")):
+        result = bench.run(*args)
+        bench.exits(str(args), result, 0)
+    result = bench.run("quantize", "-o", TARGET, "huge")
+    bench.exits("no room", result, 4)
+    bench.says("no room", result, TARGET, "bytes needed", "bytes free")
+
+
+@case("G32-offsets", full=True, cost=20)
+def large_offsets(bench):
+    """The last tensor begins beyond 2^32 in the source and beyond 2^31 in the target."""
+    tail = checkpoint.numbers("F32", 64 * 64, "last")
+    small = {"zz": ("F32", [64, 64])}
+    bench.write("small", checkpoint.header(small)[0] + tail)
+    large = {"zeros": ("F16", [35_000, 65_536]), **small}
+    usage = os.statvfs(bench.folder)
+    if usage.f_bavail * usage.f_frsize < 4 << 30:
+        raise Skip("needs 4 GiB of disk")
+    sparse(bench.path("large"), large, tail)
+    for name in ("small", "large"):
+        bench.exits(name, bench.run("quantize", "-o", name + ".out", name), 0)
+    bench.exits("proof", bench.run("verify", "large.out", "large"), 0)
+    last = 64 * 64 + 64     # codes and zero points
+    with open(bench.path("large.out"), "rb") as f:
+        f.seek(-last, os.SEEK_END)
+        bench.check(f.read() == read_file(bench.path("small.out"))[-last:],
+                    "the last tensor has other codes beyond 2^31")

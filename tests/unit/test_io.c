@@ -1,0 +1,348 @@
+/*
+ * test_io.c - input files that are regular and unchanged; outputs that appear complete or not at
+ * all.
+ */
+#include "support.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "base/io.h"
+
+static struct folder folder;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    folder_remove(&folder);
+    return 0;
+}
+
+static const char *path_of(const char *name)
+{
+    return in_folder(&folder, name);
+}
+
+/* ---- Input files ----------------------------------------------------------------------------- */
+
+static void a_file_is_read_by_position(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    char bytes[8] = "";
+    (void)state;
+    write_file(path_of("in"), "0123456789", 10);
+    OK(qp_file_open(&file, path_of("in"), &err), &err);
+    assert_int_equal(file.size, 10);
+    OK(qp_file_read(&file, 3, bytes, 4, &err), &err);
+    assert_memory_equal(bytes, "3456", 4);
+    OK(qp_file_read(&file, 10, bytes, 0, &err), &err);
+    OK(qp_file_unchanged(&file, &err), &err);
+    assert_int_equal(qp_file_read(&file, 8, bytes, 3, &err), QPLAN_ERR_IO);
+    assert_non_null(strstr(err.message, "became shorter"));
+    assert_int_equal(err.offset, 10);
+    qp_file_close(&file);
+    qp_file_close(&file); /* harmless */
+    assert_int_equal(file.fd, -1);
+}
+
+static void a_change_is_noticed_and_a_new_link_is_none(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    const struct timeval times[2] = {{1, 0}, {1, 0}};
+    (void)state;
+    write_file(path_of("changing"), "0123456789", 10);
+    OK(qp_file_open(&file, path_of("changing"), &err), &err);
+    assert_int_equal(link(path_of("changing"), path_of("link")), 0);
+    OK(qp_file_unchanged(&file, &err), &err);
+    assert_int_equal(unlink(path_of("link")), 0);
+    OK(qp_file_unchanged(&file, &err), &err);
+    assert_int_equal(utimes(path_of("changing"), times), 0);
+    assert_int_equal(qp_file_unchanged(&file, &err), QPLAN_ERR_IO);
+    assert_non_null(strstr(err.message, "modification time moved"));
+    assert_int_equal(truncate(path_of("changing"), 5), 0);
+    assert_int_equal(qp_file_unchanged(&file, &err), QPLAN_ERR_IO);
+    assert_non_null(strstr(err.message, "expected 10 bytes, found 5"));
+    qp_file_close(&file);
+}
+
+static void a_file_without_its_name_can_still_be_read(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    char byte;
+    (void)state;
+    write_file(path_of("gone"), "x", 1);
+    OK(qp_file_open(&file, path_of("gone"), &err), &err);
+    assert_int_equal(unlink(path_of("gone")), 0);
+    OK(qp_file_read(&file, 0, &byte, 1, &err), &err);
+    OK(qp_file_unchanged(&file, &err), &err);
+    qp_file_close(&file);
+}
+
+static void a_wrapped_descriptor_stays_open(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    int pipe_fds[2];
+    (void)state;
+    write_file(path_of("wrapped"), "abc", 3);
+    int fd = open(path_of("wrapped"), O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    OK(qp_file_wrap(&file, fd, "some name", &err), &err);
+    assert_int_equal(file.size, 3);
+    assert_string_equal(file.path, "some name");
+    qp_file_close(&file);
+    assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(pipe(pipe_fds), 0);
+    assert_int_equal(qp_file_wrap(&file, pipe_fds[0], "pipe", &err), QPLAN_ERR_INVALID);
+    assert_int_equal(close(pipe_fds[0]) | close(pipe_fds[1]), 0);
+}
+
+static void what_is_no_regular_file_is_refused_without_waiting(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)state;
+    assert_int_equal(mkfifo(path_of("fifo"), 0600), 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path_of("socket"));
+    assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    const char *const paths[] = {path_of("fifo"), path_of("socket"), folder.path, "/dev/null"};
+    static const char *const kinds[] = {"a pipe", "a socket", "a folder", "a device"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        assert_int_equal(qp_file_open(&file, paths[i], &err), QPLAN_ERR_INVALID);
+        assert_non_null(strstr(err.message, "expected a regular file, found"));
+        assert_non_null(strstr(err.message, kinds[i]));
+        assert_int_equal(file.fd, -1);
+    }
+    (void)close(fd);
+    assert_int_equal(qp_file_open(&file, path_of("missing"), &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, ENOENT);
+    assert_int_equal(qp_file_open(&file, path_of("missing"), NULL), QPLAN_ERR_IO);
+}
+
+static void paths_are_escaped_in_messages(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    (void)state;
+    assert_int_equal(qp_file_open(&file, path_of("no\x1b[2J"), &err), QPLAN_ERR_IO);
+    assert_null(strchr(err.subject, '\x1b'));
+}
+
+/* ---- Outputs --------------------------------------------------------------------------------- */
+
+static enum qplan_status write_output(const char *path, bool force, const char *bytes,
+                                      struct qplan_error *err)
+{
+    struct qp_out out;
+    enum qplan_status status = qp_out_open(&out, path, force, strlen(bytes), NULL, 0, err);
+    if (status == QPLAN_OK)
+        status = qp_out_write(&out, 0, bytes, strlen(bytes), err);
+    if (status == QPLAN_OK)
+        status = qp_out_commit(&out, err);
+    qp_out_discard(&out);
+    qp_out_discard(&out); /* nothing twice */
+    return status;
+}
+
+static void assert_content(const char *path, const char *expected)
+{
+    size_t n;
+    unsigned char *bytes = read_file(path, &n);
+    assert_int_equal(n, strlen(expected));
+    assert_memory_equal(bytes, expected, n);
+    free(bytes);
+}
+
+static void an_output_has_its_name_only_after_the_commit(void **state)
+{
+    struct qp_out out;
+    struct qplan_error err;
+    (void)state;
+    OK(qp_out_open(&out, path_of("o1"), false, 6, NULL, 0, &err), &err);
+    OK(qp_out_write(&out, 3, "def", 3, &err), &err);
+    OK(qp_out_write(&out, 0, "abc", 3, &err), &err);
+    assert_false(file_exists(path_of("o1")));
+    OK(qp_out_commit(&out, &err), &err);
+    assert_content(path_of("o1"), "abcdef");
+    qp_out_discard(&out);
+    assert_content(path_of("o1"), "abcdef");
+    struct stat st;
+    assert_int_equal(stat(path_of("o1"), &st), 0);
+    assert_int_equal(st.st_mode & 0600, 0600);
+    assert_int_equal(st.st_nlink, 1);
+}
+
+static void a_discarded_output_leaves_nothing(void **state)
+{
+    struct qp_out out;
+    struct qplan_error err;
+    size_t before = folder_count(&folder);
+    (void)state;
+    OK(qp_out_open(&out, path_of("o2"), true, 6, NULL, 0, &err), &err);
+    OK(qp_out_write(&out, 0, "abc", 3, &err), &err);
+    qp_out_discard(&out);
+    assert_int_equal(folder_count(&folder), before);
+}
+
+static void an_existing_target_needs_force(void **state)
+{
+    struct qplan_error err;
+    (void)state;
+    write_file(path_of("o3"), "old", 3);
+    assert_int_equal(write_output(path_of("o3"), false, "new", &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, EEXIST);
+    assert_string_equal(err.hint, "--force replaces it");
+    assert_content(path_of("o3"), "old");
+    OK(write_output(path_of("o3"), true, "new", &err), &err);
+    assert_content(path_of("o3"), "new");
+    OK(write_output(path_of("o4"), true, "none before", &err), &err);
+    assert_content(path_of("o4"), "none before");
+}
+
+/* The check at the end is the one that counts. */
+static void a_target_made_meanwhile_is_not_lost(void **state)
+{
+    struct qp_out out;
+    struct qplan_error err;
+    size_t before = folder_count(&folder);
+    (void)state;
+    OK(qp_out_open(&out, path_of("o5"), false, 3, NULL, 0, &err), &err);
+    OK(qp_out_write(&out, 0, "new", 3, &err), &err);
+    write_file(path_of("o5"), "theirs", 6);
+    assert_int_equal(qp_out_commit(&out, &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, EEXIST);
+    assert_content(path_of("o5"), "theirs");
+    assert_int_equal(folder_count(&folder), before + 1);
+    assert_int_equal(out.fd, -1);
+}
+
+static void a_link_is_replaced_not_followed(void **state)
+{
+    struct qplan_error err;
+    struct stat st;
+    (void)state;
+    write_file(path_of("linked"), "old", 3);
+    assert_int_equal(symlink("linked", path_of("o6")), 0);
+    assert_int_equal(symlink("nowhere", path_of("o7")), 0);
+    assert_int_equal(write_output(path_of("o6"), false, "new", &err), QPLAN_ERR_IO);
+    assert_int_equal(write_output(path_of("o7"), false, "new", &err), QPLAN_ERR_IO);
+    assert_false(file_exists(path_of("nowhere")));
+    OK(write_output(path_of("o6"), true, "new", &err), &err);
+    OK(write_output(path_of("o7"), true, "new", &err), &err);
+    assert_content(path_of("linked"), "old");
+    assert_int_equal(lstat(path_of("o6"), &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+    assert_content(path_of("o7"), "new");
+    assert_false(file_exists(path_of("nowhere")));
+}
+
+static void an_input_is_no_target_by_whatever_path(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    struct qp_out out;
+    char roundabout[600];
+    (void)state;
+    write_file(path_of("input"), "data", 4);
+    assert_int_equal(link(path_of("input"), path_of("hard")), 0);
+    assert_int_equal(symlink("input", path_of("soft")), 0);
+    (void)snprintf(roundabout, sizeof roundabout, "%s/./input", folder.path);
+    OK(qp_file_open(&file, path_of("input"), &err), &err);
+    const struct qp_file *inputs[] = {&file};
+    const char *const targets[] = {path_of("input"), path_of("hard"), path_of("soft"), roundabout};
+    for (size_t i = 0; i < COUNT(targets) * 2; i++) {
+        assert_int_equal(qp_out_open(&out, targets[i / 2], i % 2, 1, inputs, 1, &err),
+                         QPLAN_ERR_USAGE);
+        assert_non_null(strstr(err.message, "the output is the input"));
+        assert_int_equal(out.fd, -1);
+    }
+    assert_content(path_of("input"), "data");
+    qp_file_close(&file);
+}
+
+static void targets_that_cannot_be_are_refused(void **state)
+{
+    struct qplan_error err;
+    char deep[600];
+    (void)state;
+    assert_int_equal(mkdir(path_of("subfolder"), 0700), 0);
+    assert_int_equal(write_output(path_of("subfolder"), true, "x", &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, EISDIR);
+    assert_int_equal(write_output(path_of("missing/file"), true, "x", &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, ENOENT);
+    assert_int_equal(write_output(path_of("o1/file"), true, "x", &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, ENOTDIR);
+    static const char *const nameless[] = {"", "/", "subfolder/", "subfolder/.", ".."};
+    for (size_t i = 0; i < COUNT(nameless); i++)
+        assert_int_equal(write_output(path_of(nameless[i]), true, "x", &err), QPLAN_ERR_USAGE);
+    assert_int_equal(write_output("", true, "x", &err), QPLAN_ERR_USAGE);
+    (void)snprintf(deep, sizeof deep, "%s/%0300d", folder.path, 1);
+    assert_int_equal(write_output(deep, true, "x", &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, ENAMETOOLONG);
+}
+
+static void too_little_room_is_noticed_before_any_work(void **state)
+{
+    struct qp_out out;
+    struct qplan_error err;
+    (void)state;
+    assert_int_equal(qp_out_open(&out, path_of("o8"), false, UINT64_MAX / 2, NULL, 0, &err),
+                     QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, ENOSPC);
+    assert_non_null(strstr(err.message, "bytes needed"));
+    assert_false(file_exists(path_of("o8")));
+}
+
+static void a_failed_write_names_the_byte(void **state)
+{
+    struct qp_out out;
+    struct qplan_error err;
+    (void)state;
+    OK(qp_out_open(&out, path_of("o9"), false, 3, NULL, 0, &err), &err);
+    int fd = out.fd;
+    out.fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* cannot be written */
+    assert_int_equal(qp_out_write(&out, 7, "abc", 3, &err), QPLAN_ERR_IO);
+    assert_int_equal(err.sys_errno, EBADF);
+    assert_int_equal(err.offset, 7);
+    (void)close(out.fd);
+    out.fd = fd;
+    qp_out_discard(&out);
+    assert_false(file_exists(path_of("o9")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_is_read_by_position),
+        cmocka_unit_test(a_change_is_noticed_and_a_new_link_is_none),
+        cmocka_unit_test(a_file_without_its_name_can_still_be_read),
+        cmocka_unit_test(a_wrapped_descriptor_stays_open),
+        cmocka_unit_test(what_is_no_regular_file_is_refused_without_waiting),
+        cmocka_unit_test(paths_are_escaped_in_messages),
+        cmocka_unit_test(an_output_has_its_name_only_after_the_commit),
+        cmocka_unit_test(a_discarded_output_leaves_nothing),
+        cmocka_unit_test(an_existing_target_needs_force),
+        cmocka_unit_test(a_target_made_meanwhile_is_not_lost),
+        cmocka_unit_test(a_link_is_replaced_not_followed),
+        cmocka_unit_test(an_input_is_no_target_by_whatever_path),
+        cmocka_unit_test(targets_that_cannot_be_are_refused),
+        cmocka_unit_test(too_little_room_is_noticed_before_any_work),
+        cmocka_unit_test(a_failed_write_names_the_byte),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,359 @@
+/*
+ * test_kernels_check.c - the kernels that judge: check, sums and the error bound, of every row of
+ * the table, against their definitions written out element by element.
+ */
+#include "kernel_cases.h"
+
+/* ---- check ----------------------------------------------------------------------------------- */
+
+enum verdict { FITS, CLIPS, OFFENDS };
+
+/* What an element is, given the ends of its set. */
+static enum verdict judge(double x, double y, double least, double most, double bound)
+{
+    if (!isfinite(x)) {
+        double wanted = isnan(x) ? 0 : x > 0 ? most : least;
+        return y == wanted ? FITS : OFFENDS;
+    }
+    if (fabs(x - y) <= bound)
+        return FITS;
+    bool is_nearer_end = x > most ? x - most > bound && y == most : y == least;
+    if (x <= most && !(least - x > bound))
+        return OFFENDS;
+    return is_nearer_end ? CLIPS : OFFENDS;
+}
+
+static void plain_check(const struct qp_source_kernels *row, const struct qp_tile *tile,
+                        const void *src, const void *y, const struct qp_code_rule *rule,
+                        const void *scale, const int32_t *zero, const double *bound,
+                        struct qp_check *result)
+{
+    *result = (struct qp_check){0};
+    for (size_t i = 0; i < tile->rows * tile->cols; i++) {
+        size_t set = set_of(tile, i);
+        double s = get_work(row, scale, set), x = source_value(row, src, i);
+        double value = get_work(row, y, i);
+        double least = decoded(row, s, rule->q_min - zero[set]);
+        double most = decoded(row, s, rule->q_max - zero[set]);
+        enum verdict verdict = judge(x, value, least, most, bound[set]);
+        result->nonfinite += isfinite(x) ? 0 : 1;
+        if (verdict == OFFENDS && result->offences++ == 0)
+            result->first_offence = i;
+        if (verdict != CLIPS)
+            continue;
+        if (result->clipped++ == 0)
+            result->first_clipped = i;
+        result->max_clip = fmax(result->max_clip, fabs(x - value));
+    }
+}
+
+static void assert_same_check(const struct qp_source_kernels *row, const struct qp_check *a,
+                              const struct qp_check *b)
+{
+    bool same = a->offences == b->offences && a->clipped == b->clipped &&
+                a->nonfinite == b->nonfinite && a->max_clip == b->max_clip &&
+                (a->offences == 0 || a->first_offence == b->first_offence) &&
+                (a->clipped == 0 || a->first_clipped == b->first_clipped);
+    if (!same)
+        fail_msg("%s %s: expected %" PRIu64 " offences from %zu, %" PRIu64 " clipped from %zu by "
+                 "%a, %" PRIu64 " not finite; found %" PRIu64 " from %zu, %" PRIu64 " from %zu by "
+                 "%a, %" PRIu64,
+                 qplan_dtype_name(row->dtype), qplan_isa_name(row->isa), a->offences,
+                 a->first_offence, a->clipped, a->first_clipped, a->max_clip, a->nonfinite,
+                 b->offences, b->first_offence, b->clipped, b->first_clipped, b->max_clip,
+                 b->nonfinite);
+}
+
+/* Most values right, some a code off, some at the end of the range, some far off. */
+static double pick_decoded(const struct qp_source_kernels *row, double x, double scale,
+                           int32_t zero, const struct qp_code_rule *rule, uint64_t *seed)
+{
+    int32_t code = code_of(x, scale, zero, rule, precision_of(row));
+    uint64_t kind = random_below(seed, 12);
+    if (kind == 0)
+        code += random_below(seed, 2) ? 1 : -1;
+    else if (kind == 1)
+        code = random_below(seed, 2) ? rule->q_min : rule->q_max;
+    else if (kind == 2)
+        code = (int32_t)random_below(seed, 256) - 128;
+    return decoded(row, scale, code - zero);
+}
+
+static uint64_t turn;
+
+static void check_tile(const struct qp_source_kernels *row, const struct qp_tile *tile,
+                       uint64_t *seed)
+{
+    const struct qp_code_rule *rule = &code_rules[turn++ % COUNT(code_rules)];
+    size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
+    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn / 2);
+    void *y = place(&arrays.y, n * row->work_bytes);
+    void *scale = place(&arrays.scale, n_sets * row->work_bytes);
+    int32_t *zero = place(&arrays.zero, n_sets * sizeof *zero);
+    double *bound = place(&arrays.bound, n_sets * sizeof *bound);
+    struct qp_check expected, found;
+    for (size_t i = 0; i < n_sets; i++) {
+        set_work(row, scale, i, pick_scale(seed));
+        zero[i] = pick_zero(rule, seed);
+    }
+    row->work->bounds(n_sets, scale, rule->q_max - rule->q_min > 15 ? 8 : 4, bound);
+    for (size_t i = 0; i < n; i++) {
+        size_t set = set_of(tile, i);
+        double s = get_work(row, scale, set);
+        put_hard_value(row, src, i, s, rule, zero[set], seed);
+        double x = source_value(row, src, i);
+        set_work(row, y, i, pick_decoded(row, x, s, zero[set], rule, seed));
+    }
+    plain_check(row, tile, src, y, rule, scale, zero, bound, &expected);
+    row->check(tile, src, y, rule, scale, zero, bound, &found);
+    assert_same_check(row, &expected, &found);
+}
+
+static void check_tiles(const struct qp_source_kernels *row)
+{
+    uint64_t seed = 9;
+    for_each_tile(row, check_tile);
+    for (size_t n = 0; n <= 257; n++) {
+        struct qp_tile tile = flat_tile(n);
+        check_tile(row, &tile, &seed);
+    }
+    struct qp_tile large = flat_tile(MOST_ELEMS - 1);
+    check_tile(row, &large, &seed);
+}
+
+static void offences_and_clips_are_counted_and_found_by_every_kernel(void **state)
+{
+    (void)state;
+    for_each_row(check_tiles);
+}
+
+/* A scale from a damaged file, which decodes to values that are no numbers. */
+static void check_no_number(const struct qp_source_kernels *row)
+{
+    static const double scales[] = {NAN, -1};
+    struct qp_tile tile = flat_tile(40);
+    for (size_t s = 0; s < COUNT(scales); s++) {
+        double scale, y[40], bound;
+        int32_t zero = 0;
+        struct qp_check found;
+        uint8_t codes[40];
+        set_work(row, &scale, 0, scales[s]);
+        for (size_t i = 0; i < COUNT(codes); i++) {
+            codes[i] = (uint8_t)(i + 1);
+            put_source(row, arrays.src.begin, i, (double)(i + 1), 0);
+        }
+        row->work->bounds(1, &scale, 8, &bound);
+        row->work->dequantize(&tile, codes, true, &scale, &zero, y);
+        row->check(&tile, arrays.src.begin, y, &code_rules[0], &scale, &zero, &bound, &found);
+        assert_int_equal(found.offences, COUNT(codes));
+        assert_int_equal(found.first_offence, 0);
+    }
+}
+
+static void nothing_is_proven_with_a_scale_that_is_none(void **state)
+{
+    (void)state;
+    for_each_row(check_no_number);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* Sixteen lanes by index, then halves onto halves. */
+static double lanes_sum(double lane[16])
+{
+    for (size_t width = 8; width > 0; width /= 2) {
+        for (size_t i = 0; i < width; i++)
+            lane[i] += lane[i + width];
+    }
+    return lane[0];
+}
+
+static void plain_sums(const struct qp_source_kernels *row, const void *src, const void *y,
+                       size_t n, struct qp_sums *result, long double exact[4])
+{
+    double lanes[4][16] = {{0}};
+    *result = (struct qp_sums){.max_abs = -1};
+    for (int k = 0; k < 4; k++)
+        exact[k] = 0;
+    for (size_t i = 0; i < n; i++) {
+        double a = source_value(row, src, i), b = get_work(row, y, i), e = a - b;
+        if (!isfinite(a))
+            continue;
+        const double products[4] = {e * e, a * a, b * b, a * b};
+        const long double wide[4] = {(long double)e * e, (long double)a * a, (long double)b * b,
+                                     (long double)a * b};
+        for (int k = 0; k < 4; k++) {
+            lanes[k][i % 16] += products[k];
+            exact[k] += wide[k];
+        }
+        if (fabs(e) > result->max_abs) {
+            result->max_abs = fabs(e);
+            result->max_at = i;
+        }
+    }
+    result->e2 = lanes_sum(lanes[0]);
+    result->x2 = lanes_sum(lanes[1]);
+    result->y2 = lanes_sum(lanes[2]);
+    result->xy = lanes_sum(lanes[3]);
+}
+
+static bool is_near(double found, long double exact)
+{
+    return fabsl((long double)found - exact) <= 1e-12L * fabsl(exact) + 1e-300L;
+}
+
+/* A value and what it decodes to; now and then no finite value, or an error seen before. */
+static void put_summand(const struct qp_source_kernels *row, void *src, void *y, size_t i,
+                        uint64_t *seed)
+{
+    uint64_t kind = random_below(seed, 40);
+    put_source(row, src, i, random_signed(seed) * ldexp(1, (int)random_below(seed, 24) - 12), 0);
+    double x = source_value(row, src, i);
+    set_work(row, y, i, kind < 10 ? x + 0.25 : x + random_signed(seed) / 64);
+    if (kind > 37)
+        put_special(row, src, i, seed);
+    x = source_value(row, src, i);
+    if (isfinite(x) && fabs(x) > 1e18) /* the square is no number of f64 */
+        put_source(row, src, i, 1, 0);
+}
+
+static void check_sums(const struct qp_source_kernels *row, size_t n, uint64_t *seed)
+{
+    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
+    void *y = place(&arrays.y, n * row->work_bytes);
+    struct qp_sums expected, found;
+    long double exact[4];
+    for (size_t i = 0; i < n; i++)
+        put_summand(row, src, y, i, seed);
+    plain_sums(row, src, y, n, &expected, exact);
+    row->sums(src, y, n, -1, &found);
+    assert_true(found.e2 == expected.e2 && found.x2 == expected.x2);
+    assert_true(found.y2 == expected.y2 && found.xy == expected.xy);
+    assert_true(found.max_abs == expected.max_abs);
+    assert_int_equal(found.max_at, expected.max_at);
+    assert_true(is_near(found.e2, exact[0]) && is_near(found.x2, exact[1]));
+    assert_true(is_near(found.y2, exact[2]));
+    assert_true(fabsl((long double)found.xy - exact[3]) <= 1e-12L * (exact[1] + exact[2]));
+}
+
+/* The place of the largest error is looked for only where it is larger than the floor. */
+static void check_floor(const struct qp_source_kernels *row)
+{
+    enum { N = 300 };
+    double y[N];
+    struct qp_sums all, found;
+    uint64_t seed = 15;
+    for (size_t i = 0; i < N; i++)
+        put_summand(row, arrays.src.begin, y, i, &seed);
+    row->sums(arrays.src.begin, y, N, -1, &all);
+    const double floors[] = {-1, 0, nextafter(all.max_abs, 0), all.max_abs, 1e9};
+    for (size_t i = 0; i < COUNT(floors); i++) {
+        row->sums(arrays.src.begin, y, N, floors[i], &found);
+        assert_memory_equal(&found.e2, &all.e2, 4 * sizeof(double));
+        assert_true(found.max_abs == all.max_abs);
+        assert_int_equal(found.max_at, floors[i] < all.max_abs ? all.max_at : 0);
+    }
+}
+
+static void errors_below_the_floor_are_not_looked_for(void **state)
+{
+    (void)state;
+    for_each_row(check_floor);
+}
+
+static void sum_blocks(const struct qp_source_kernels *row)
+{
+    uint64_t seed = 10;
+    for (size_t n = 0; n <= 257; n++)
+        check_sums(row, n, &seed);
+    for (size_t n = QP_BLOCK - 17; n <= QP_BLOCK; n++)
+        check_sums(row, n, &seed);
+}
+
+static void sums_have_the_one_order_that_is_documented(void **state)
+{
+    (void)state;
+    for_each_row(sum_blocks);
+}
+
+/* 1e8, 1, -1e8: any other order of adding gives another last bit. */
+static void sum_bad_order(const struct qp_source_kernels *row)
+{
+    enum { N = 1000 };
+    double y[N];
+    struct qp_sums expected, found;
+    long double exact[4];
+    for (size_t i = 0; i < N; i++) {
+        put_source(row, arrays.src.begin, i, i % 3 == 0 ? 3e4 : i % 3 == 1 ? 1.25 : -3e4, 0);
+        set_work(row, y, i, 0.001 * (double)i);
+    }
+    plain_sums(row, arrays.src.begin, y, N, &expected, exact);
+    row->sums(arrays.src.begin, y, N, -1, &found);
+    assert_memory_equal(&found.e2, &expected.e2, 4 * sizeof(double));
+}
+
+static void sums_of_values_that_cancel_are_the_same_bits(void **state)
+{
+    (void)state;
+    for_each_row(sum_bad_order);
+}
+
+/* ---- bound ----------------------------------------------------------------------------------- */
+
+/*
+ * Whether candidate is above, at or below s/2 + s * 2^k + 2^-149, exactly: s has 24 bits, so every
+ * difference here fits 64 bits.
+ */
+static int compare_bound(double candidate, double s, int k)
+{
+    long double rest = (long double)candidate - (long double)s / 2;
+    rest -= ldexpl((long double)s, k);
+    return (rest > 0x1p-149L) - (rest < 0x1p-149L);
+}
+
+static void check_bound(const struct qp_source_kernels *row, double s, unsigned bits)
+{
+    int k = (int)bits - (works_in_f32(row) ? 21 : 50);
+    double work, bound;
+    set_work(row, &work, 0, s);
+    row->work->bounds(1, &work, bits, &bound);
+    double lower = nextafter(nextafter(bound, 0), 0);
+    if (compare_bound(bound, s, k) < 0 || compare_bound(lower, s, k) > 0)
+        fail_msg("the bound of scale %a with %u bits is %a", s, bits, bound);
+}
+
+static void check_bounds(const struct qp_source_kernels *row)
+{
+    uint64_t seed = 11;
+    for (int exponent = -126; exponent < 128; exponent++) {
+        for (int i = 0; i < 40; i++) {
+            double s = (double)(float)ldexp(1.5 + random_signed(&seed) / 2, exponent);
+            s = i == 0 ? ldexp(1, exponent) : i == 1 ? ldexp(0x1.fffffep0, exponent) : s;
+            if (s > (double)FLT_MAX)
+                continue;
+            check_bound(row, s, 4);
+            check_bound(row, s, 8);
+        }
+    }
+}
+
+static void the_bound_is_rounded_up_by_at_most_two_steps(void **state)
+{
+    (void)state;
+    if (LDBL_MANT_DIG < 64)
+        skip();
+    for_each_row(check_bounds);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(offences_and_clips_are_counted_and_found_by_every_kernel),
+        cmocka_unit_test(nothing_is_proven_with_a_scale_that_is_none),
+        cmocka_unit_test(sums_have_the_one_order_that_is_documented),
+        cmocka_unit_test(errors_below_the_floor_are_not_looked_for),
+        cmocka_unit_test(sums_of_values_that_cancel_are_the_same_bits),
+        cmocka_unit_test(the_bound_is_rounded_up_by_at_most_two_steps),
+    };
+    return cmocka_run_group_tests(tests, arrays_make, arrays_free);
+}

@@ -1,0 +1,397 @@
+/*
+ * test_report.c - the numbers of a report against their formulas, worked out in long double on a
+ * tensor small enough to follow; what is null; the order of keys; totals.
+ */
+#include "report_cases.h"
+
+static struct folder folder;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    folder_remove(&folder);
+    return 0;
+}
+
+static void look_at(struct looked *l, const struct sample *samples, size_t n, bool measured)
+{
+    const char *file = in_folder(&folder, "q"), *source = in_folder(&folder, "s");
+    write_native(file, samples, n);
+    write_source(source, samples, n);
+    look(l, file, measured ? source : NULL, false, NULL);
+    OK(l->status, &l->err);
+}
+
+/* ---- Numbers --------------------------------------------------------------------------------- */
+
+struct moments {
+    long double e2, x2, y2, xy, max_abs;
+    size_t n;
+};
+
+static void add_moments(struct moments *m, const struct sample *s)
+{
+    for (size_t i = 0; i < N_ELEM; i++) {
+        long double x = s->x[i], y = sample_y(s, i), e = x - y;
+        m->e2 += e * e;
+        m->x2 += x * x;
+        m->y2 += y * y;
+        m->xy += x * y;
+        m->max_abs = fmaxl(m->max_abs, fabsl(e));
+        m->n++;
+    }
+}
+
+/* Asserts the measured fields below a prefix, "totals." or "tensors.0.". */
+static void assert_moments(const struct looked *l, const char *prefix, const struct moments *m)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "%smax_abs", prefix);
+    assert_near(l, path, m->max_abs);
+    (void)snprintf(path, sizeof path, "%srms", prefix);
+    assert_near(l, path, sqrtl(m->e2 / (long double)m->n));
+    (void)snprintf(path, sizeof path, "%ssqnr_db", prefix);
+    assert_near(l, path, 10 * log10l(m->x2 / m->e2));
+    (void)snprintf(path, sizeof path, "%scosine", prefix);
+    assert_near(l, path, m->xy / (sqrtl(m->x2) * sqrtl(m->y2)));
+}
+
+static void measured_numbers_are_those_of_the_formulas(void **state)
+{
+    struct looked l;
+    struct moments m = {0};
+    (void)state;
+    look_at(&l, &plain_sample, 1, true);
+    add_moments(&m, &plain_sample);
+    assert_moments(&l, "tensors.0.", &m);
+    assert_moments(&l, "totals.", &m);
+    assert_int_equal(number(&l, "tensors.0.max_at.0"), 2); /* -127.5 stands for -127 */
+    assert_int_equal(number(&l, "tensors.0.max_at.1"), 1);
+    assert_int_equal(number(&l, "tensors.0.clipped"), 0);
+    assert_true(number(&l, "tensors.0.max_clip") == 0);
+    assert_int_equal(number(&l, "tensors.0.nonfinite"), 0);
+    assert_true(cJSON_IsTrue(member(&l, "tensors.0.proven")));
+    assert_true(cJSON_IsTrue(member(&l, "totals.proven")));
+    look_away(&l);
+}
+
+static void totals_pool_all_quantized_tensors(void **state)
+{
+    struct sample samples[3] = {plain_sample, plain_sample, plain_sample};
+    struct moments m = {0};
+    struct looked l;
+    (void)state;
+    samples[0].name = "a";
+    samples[1].name = "b";
+    samples[2].name = "c";
+    samples[1].x[0] = 1.125f;
+    for (size_t i = 0; i < N_ELEM; i++) {
+        samples[2].x[i] *= 4;
+        samples[2].scale[i / COLS] = plain_sample.scale[i / COLS] * 4;
+    }
+    for (size_t i = 0; i < COUNT(samples); i++)
+        add_moments(&m, &samples[i]);
+    look_at(&l, samples, COUNT(samples), true);
+    assert_moments(&l, "totals.", &m);
+    assert_near(&l, "totals.half_step", 2);
+    look_away(&l);
+}
+
+/* Of several largest errors the first in flat order is named. */
+static void the_first_largest_error_is_named(void **state)
+{
+    struct sample s = plain_sample;
+    struct looked l;
+    (void)state;
+    s.x[5] = -0.5f; /* decodes to 0: as wrong as element 7 */
+    look_at(&l, &s, 1, true);
+    assert_int_equal(number(&l, "tensors.0.max_at.0"), 1);
+    assert_int_equal(number(&l, "tensors.0.max_at.1"), 2);
+    look_away(&l);
+}
+
+static void what_is_not_finite_is_counted_and_left_out(void **state)
+{
+    struct sample s = plain_sample, rest = plain_sample;
+    struct moments m = {0};
+    struct looked l;
+    (void)state;
+    s.x[0] = NAN;
+    s.codes[0] = 0; /* NaN stands as 0 */
+    s.x[6] = INFINITY;
+    s.codes[6] = 127;
+    s.x[9] = -INFINITY;
+    s.codes[9] = -128;
+    rest.x[0] = rest.x[6] = rest.x[9] = 0;
+    rest.codes[0] = rest.codes[6] = 0;
+    rest.codes[9] = rest.zero[3];
+    add_moments(&m, &rest);
+    m.n -= 3;
+    look_at(&l, &s, 1, true);
+    assert_moments(&l, "tensors.0.", &m);
+    assert_int_equal(number(&l, "tensors.0.nonfinite"), 3);
+    assert_true(cJSON_IsTrue(member(&l, "tensors.0.proven")));
+    look_away(&l);
+}
+
+/* With minmax no value is outside the range; one that is counts as clipped, and is not proven. */
+static void clipped_values_are_counted_and_measured(void **state)
+{
+    struct sample s = plain_sample;
+    struct looked l;
+    (void)state;
+    s.x[6] = 130;
+    s.codes[6] = 127;
+    s.x[7] = -200.5f;
+    s.codes[7] = -128;
+    look_at(&l, &s, 1, true);
+    assert_int_equal(number(&l, "tensors.0.clipped"), 2);
+    assert_true(number(&l, "tensors.0.max_clip") == 72.5);
+    assert_true(number(&l, "totals.max_clip") == 72.5);
+    assert_true(cJSON_IsFalse(member(&l, "tensors.0.proven")));
+    assert_true(cJSON_IsFalse(member(&l, "totals.proven")));
+    look_away(&l);
+}
+
+/* ---- Scales ---------------------------------------------------------------------------------- */
+
+/* s (1/2 + 2^-13) + 2^-149 of a power of two: the next double above the first two terms. */
+static double bound_of(double scale)
+{
+    return nextafter(scale * (0.5 + 0x1p-13), INFINITY);
+}
+
+static void zero_sets_do_not_set_the_bound_but_sets_with_scale_1_do(void **state)
+{
+    struct sample s = plain_sample;
+    struct looked l;
+    (void)state;
+    look_at(&l, &s, 1, false); /* row 2 has scale 1 and other codes than its zero point */
+    assert_true(number(&l, "tensors.0.half_step") == 0.5);
+    assert_true(number(&l, "tensors.0.bound") == bound_of(1));
+    assert_true(number(&l, "tensors.0.scale_min") == 0.25);
+    assert_true(number(&l, "tensors.0.scale_max") == 1);
+    look_away(&l);
+    s.scale[2] = 0.125f; /* now only the zeros of row 1 have scale 1 */
+    look_at(&l, &s, 1, false);
+    assert_true(number(&l, "tensors.0.half_step") == 0.25);
+    assert_true(number(&l, "tensors.0.bound") == bound_of(0.5));
+    assert_true(number(&l, "tensors.0.scale_min") == 0.125);
+    assert_true(number(&l, "tensors.0.scale_max") == 1);
+    look_away(&l);
+    s.codes[5] = 1; /* one code of row 1 is not its zero point: the row counts */
+    look_at(&l, &s, 1, false);
+    assert_true(number(&l, "tensors.0.half_step") == 0.5);
+    assert_true(number(&l, "totals.half_step") == 0.5);
+    look_away(&l);
+    s.codes[5] = s.zero[1] = 1;
+    s.codes[3] = s.codes[4] = 1; /* zeros again, with another zero point */
+    look_at(&l, &s, 1, false);
+    assert_true(number(&l, "tensors.0.half_step") == 0.25);
+    look_away(&l);
+}
+
+/* A zero set does not decode to 0 alone with any other scale. */
+static void zero_codes_with_another_scale_do_set_the_bound(void **state)
+{
+    struct sample s = plain_sample;
+    struct looked l;
+    (void)state;
+    s.scale[1] = 2;
+    look_at(&l, &s, 1, false);
+    assert_true(number(&l, "tensors.0.half_step") == 1);
+    look_away(&l);
+}
+
+/* ---- What is null ---------------------------------------------------------------------------- */
+
+static const char *const measured_keys[] = {"max_abs", "rms",      "sqnr_db",   "cosine",
+                                            "clipped", "max_clip", "nonfinite", "proven"};
+
+static void measured_fields_are_null_without_a_source(void **state)
+{
+    struct looked l;
+    char path[64];
+    (void)state;
+    look_at(&l, &plain_sample, 1, false);
+    assert_true(is_null(&l, "source"));
+    assert_true(is_null(&l, "tensors.0.max_at"));
+    for (size_t i = 0; i < COUNT(measured_keys); i++) {
+        (void)snprintf(path, sizeof path, "totals.%s", measured_keys[i]);
+        assert_true(is_null(&l, path));
+        (void)snprintf(path, sizeof path, "tensors.0.%s", measured_keys[i]);
+        assert_true(is_null(&l, path));
+    }
+    assert_string_equal(string(&l, "command"), "inspect");
+    look_away(&l);
+}
+
+static struct sample zero_sample(void)
+{
+    return (struct sample){.name = "w", .scale = {1, 1, 1, 1}};
+}
+
+static void ratios_of_nothing_are_null(void **state)
+{
+    struct sample s = zero_sample();
+    struct looked l;
+    (void)state;
+    look_at(&l, &s, 1, true);
+    assert_true(is_null(&l, "tensors.0.half_step"));
+    assert_true(is_null(&l, "tensors.0.bound"));
+    assert_true(is_null(&l, "totals.bound"));
+    assert_true(is_null(&l, "tensors.0.sqnr_db"));
+    assert_true(is_null(&l, "tensors.0.cosine"));
+    assert_true(number(&l, "tensors.0.rms") == 0);
+    assert_true(number(&l, "tensors.0.max_abs") == 0);
+    look_away(&l);
+    s.x[0] = s.codes[0] = 1; /* no error, but a signal */
+    look_at(&l, &s, 1, true);
+    assert_true(is_null(&l, "tensors.0.sqnr_db"));
+    assert_true(number(&l, "tensors.0.cosine") == 1);
+    look_away(&l);
+    for (size_t i = 0; i < N_ELEM; i++) { /* nothing finite to measure */
+        s.x[i] = NAN;
+        s.codes[i] = 0;
+    }
+    look_at(&l, &s, 1, true);
+    assert_true(is_null(&l, "tensors.0.max_abs"));
+    assert_true(is_null(&l, "tensors.0.max_at"));
+    assert_true(is_null(&l, "tensors.0.rms"));
+    look_away(&l);
+}
+
+/* verify goes on after a tensor that the source lacks: nothing was measured of that one. */
+static void a_tensor_without_a_partner_has_no_measured_numbers(void **state)
+{
+    struct sample both[2] = {plain_sample, plain_sample};
+    struct looked l;
+    (void)state;
+    both[1].name = "x";
+    write_native(in_folder(&folder, "q"), both, 2);
+    write_source(in_folder(&folder, "s"), both, 1);
+    look(&l, in_folder(&folder, "q"), in_folder(&folder, "s"), true, NULL);
+    assert_int_equal(l.status, QPLAN_ERR_PROOF);
+    assert_string_equal(string(&l, "tensors.1.name"), "x");
+    assert_true(cJSON_IsFalse(member(&l, "tensors.1.proven")));
+    assert_true(is_null(&l, "tensors.1.max_abs"));
+    assert_true(is_null(&l, "tensors.1.rms"));
+    look_away(&l);
+}
+
+/* ---- The document ---------------------------------------------------------------------------- */
+
+static void assert_keys(const cJSON *object, const char *keys)
+{
+    char found[512] = "";
+    for (const cJSON *item = object->child; item; item = item->next) {
+        size_t n = strlen(found);
+        (void)snprintf(found + n, sizeof found - n, "%s%s", n ? " " : "", item->string);
+    }
+    assert_string_equal(found, keys);
+}
+
+#define TENSOR_KEYS                                                                                \
+    "name action reason rule scheme calibrate source_dtype storage_dtype shape elements sets "     \
+    "source_bytes code_bytes param_bytes ratio_ideal ratio bpw scale_min scale_max half_step "     \
+    "bound max_abs max_at rms sqnr_db cosine clipped max_clip nonfinite proven"
+
+static void keys_are_complete_and_in_order(void **state)
+{
+    struct looked l;
+    (void)state;
+    for (int measured = 0; measured < 2; measured++) {
+        look_at(&l, &plain_sample, 1, measured);
+        assert_keys(l.json, "schema command version numerics file source totals tensors kept gates "
+                            "warnings");
+        assert_keys(member(&l, "file"), "path format bytes header_bytes shards");
+        assert_keys(member(&l, "totals"),
+                    "tensors quantized kept elements source_bytes code_bytes param_bytes "
+                    "kept_bytes data_bytes ratio_ideal ratio bpw half_step bound max_abs rms "
+                    "sqnr_db cosine clipped max_clip nonfinite proven");
+        assert_keys(member(&l, "tensors.0"), TENSOR_KEYS);
+        assert_string_equal(string(&l, "schema"), "qplan-report/1");
+        assert_string_equal(string(&l, "version"), QPLAN_VERSION);
+        look_away(&l);
+    }
+}
+
+static void sizes_add_up(void **state)
+{
+    struct looked l;
+    (void)state;
+    look_at(&l, &plain_sample, 1, true);
+    assert_int_equal(number(&l, "tensors.0.elements"), 12);
+    assert_int_equal(number(&l, "tensors.0.sets"), 4);
+    assert_int_equal(number(&l, "tensors.0.source_bytes"), 48);
+    assert_int_equal(number(&l, "tensors.0.code_bytes"), 12);
+    assert_int_equal(number(&l, "tensors.0.param_bytes"), 20);
+    assert_true(number(&l, "tensors.0.ratio_ideal") == 4);
+    assert_true(number(&l, "tensors.0.ratio") == 1.5);
+    assert_near(&l, "tensors.0.bpw", 8 * 32 / 12.0L);
+    assert_int_equal(number(&l, "totals.data_bytes"), 32);
+    assert_int_equal(number(&l, "file.bytes"), number(&l, "file.header_bytes") + 32);
+    assert_string_equal(string(&l, "tensors.0.source_dtype"), "F32");
+    assert_string_equal(string(&l, "tensors.0.storage_dtype"), "I8");
+    assert_string_equal(string(&l, "tensors.0.scheme"), "int8:c0:asym");
+    const struct qplan_totals *totals = qplan_report_totals(l.report);
+    assert_int_equal(totals->file_bytes, qplan_checkpoint_bytes(l.file));
+    assert_int_equal(totals->quantized, 1);
+    assert_true(totals->ratio.known && totals->ratio.value == 1.5);
+    look_away(&l);
+}
+
+static void kept_tensors_are_listed_by_reason(void **state)
+{
+    static const struct tensor tensors[] = {{"a", "F32", 1, {3}, NULL, 12},
+                                            {"b", "F16", 1, {2}, NULL, 4},
+                                            {"c", "I8", 2, {2, 2}, NULL, 4},
+                                            {"d", "F32", 2, {2, 2}, NULL, 16}};
+    struct looked l;
+    (void)state;
+    write_checkpoint(in_folder(&folder, "k"), NULL, tensors, COUNT(tensors));
+    look(&l, in_folder(&folder, "k"), in_folder(&folder, "k"), true, NULL);
+    OK(l.status, &l.err);
+    assert_string_equal(string(&l, "file.format"), "safetensors");
+    assert_string_equal(string(&l, "command"), "verify");
+    assert_string_equal(string(&l, "kept.0.reason"), "rank 1");
+    assert_int_equal(number(&l, "kept.0.tensors"), 2);
+    assert_int_equal(number(&l, "kept.0.bytes"), 16);
+    assert_string_equal(string(&l, "kept.1.reason"), "not a float");
+    assert_string_equal(string(&l, "kept.2.reason"), "not quantized");
+    assert_int_equal(number(&l, "totals.kept_bytes"), 36);
+    assert_int_equal(number(&l, "totals.quantized"), 0);
+    assert_true(is_null(&l, "totals.ratio_ideal"));
+    assert_true(is_null(&l, "totals.max_abs"));
+    assert_true(cJSON_IsTrue(member(&l, "totals.proven")));
+    assert_keys(member(&l, "tensors.0"), TENSOR_KEYS);
+    assert_true(is_null(&l, "tensors.0.scheme") && is_null(&l, "tensors.0.max_abs"));
+    look_away(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(measured_numbers_are_those_of_the_formulas),
+        cmocka_unit_test(totals_pool_all_quantized_tensors),
+        cmocka_unit_test(the_first_largest_error_is_named),
+        cmocka_unit_test(what_is_not_finite_is_counted_and_left_out),
+        cmocka_unit_test(clipped_values_are_counted_and_measured),
+        cmocka_unit_test(zero_sets_do_not_set_the_bound_but_sets_with_scale_1_do),
+        cmocka_unit_test(zero_codes_with_another_scale_do_set_the_bound),
+        cmocka_unit_test(measured_fields_are_null_without_a_source),
+        cmocka_unit_test(ratios_of_nothing_are_null),
+        cmocka_unit_test(a_tensor_without_a_partner_has_no_measured_numbers),
+        cmocka_unit_test(keys_are_complete_and_in_order),
+        cmocka_unit_test(sizes_add_up),
+        cmocka_unit_test(kept_tensors_are_listed_by_reason),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,331 @@
+/*
+ * test_report_gates.c - gates on reports: every metric in every scope with every operator, numbers
+ * that are none, and what a failure says.
+ */
+#include "report_cases.h"
+
+#include "gate.h"
+
+static struct folder folder;
+
+/* Three tensors whose errors, scales and counts all differ, and a kept one that the file lacks. */
+static void write_files(void)
+{
+    struct sample s[3] = {plain_sample, plain_sample, plain_sample};
+    s[0].name = "a.w";
+    s[1].name = "b.w";
+    s[2].name = "b.x";
+    s[1].x[0] = 1.2f;
+    for (size_t i = 0; i < N_ELEM; i++)
+        s[2].x[i] *= 8;
+    for (size_t i = 0; i < ROWS; i++)
+        s[2].scale[i] *= 8;
+    s[2].x[4] = NAN; /* scale 8 now, codes still 0 */
+    s[1].x[8] = 200; /* clipped */
+    s[1].codes[8] = 127;
+    write_native(in_folder(&folder, "q"), s, COUNT(s));
+    struct tensor source[4];
+    for (size_t i = 0; i < COUNT(s); i++)
+        source[i] = (struct tensor){s[i].name, "F32", 2, {ROWS, COLS}, s[i].x, sizeof s[i].x};
+    source[3] = (struct tensor){"gone", "F32", 1, {1}, NULL, 4};
+    write_checkpoint(in_folder(&folder, "s"), NULL, source, COUNT(source));
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    folder_make(&folder);
+    write_files();
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    folder_remove(&folder);
+    return 0;
+}
+
+static void look_with(struct looked *l, const char *gate)
+{
+    const char *const gates[] = {gate, NULL};
+    look(l, in_folder(&folder, "q"), in_folder(&folder, "s"), false, gates);
+}
+
+/* ---- Every metric, scope and operator -------------------------------------------------------- */
+
+/* The value of a metric of a tensor, or of the totals; NAN where the report has null. */
+static double value_in(const struct looked *l, const char *where, const char *metric)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "%s.%s", where, metric);
+    return is_null(l, path) ? NAN : number(l, path);
+}
+
+static double total_of(const struct looked *l, const char *metric)
+{
+    if (strcmp(metric, "bytes") == 0)
+        return number(l, "file.bytes");
+    if (strcmp(metric, "kept_percent") == 0)
+        return 100 * number(l, "totals.kept_bytes") / number(l, "totals.data_bytes");
+    if (strcmp(metric, "missing") == 0)
+        return 1;
+    return value_in(l, "totals", metric);
+}
+
+#define N_OPS (QP_OP_NE + 1)
+
+/* All operators with one limit: a gate fails if any of the values in its scope does. */
+static void check_gate(const char *scope, const char *metric, const double *values, size_t n,
+                       double limit)
+{
+    char texts[N_OPS][128], path[32];
+    const char *gates[N_OPS + 1] = {NULL};
+    size_t n_failed = 0;
+    struct looked l;
+    for (unsigned op = 0; op < N_OPS; op++) {
+        (void)snprintf(texts[op], sizeof texts[op], "%s%s%s%.17g", scope, metric,
+                       qp_gate_op_text((enum qp_gate_op)op), limit);
+        gates[op] = texts[op];
+    }
+    look(&l, in_folder(&folder, "q"), in_folder(&folder, "s"), false, gates);
+    for (unsigned op = 0; op < N_OPS; op++) {
+        bool expected = false;
+        for (size_t i = 0; i < n; i++)
+            expected |= !isnan(values[i]) && qp_gate_holds((enum qp_gate_op)op, values[i], limit);
+        (void)snprintf(path, sizeof path, "gates.%u.failed", op);
+        if (cJSON_IsTrue(member(&l, path)) != expected)
+            fail_msg("%s: expected %s", texts[op], expected ? "a failure" : "none");
+        n_failed += expected;
+    }
+    assert_int_equal(l.status, n_failed ? QPLAN_ERR_PROOF : QPLAN_OK);
+    assert_int_equal(qplan_report_gate_failures(l.report), n_failed);
+    assert_true(n_failed == 0 || qplan_report_gate_failure(l.report, n_failed - 1));
+    assert_null(qplan_report_gate_failure(l.report, n_failed));
+    look_away(&l);
+}
+
+static void check_limits(const char *scope, const char *metric, const double *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(values[i]))
+            continue;
+        check_gate(scope, metric, values, n, values[i]);
+        check_gate(scope, metric, values, n, values[i] + 1e-9);
+        check_gate(scope, metric, values, n, values[i] - 1e-9);
+    }
+    check_gate(scope, metric, values, n, -1e9);
+    check_gate(scope, metric, values, n, 1e9);
+}
+
+static void every_metric_is_judged_in_every_scope_by_every_operator(void **state)
+{
+    struct looked l;
+    (void)state;
+    look_with(&l, "bytes<0");
+    for (unsigned id = 0; id < QP_METRIC_COUNT; id++) {
+        const struct qp_metric *row = qp_metric_row((enum qp_metric_id)id);
+        double total = total_of(&l, row->name), values[3];
+        check_limits("total:", row->name, &total, 1);
+        if (row->scope == QP_SCOPE_TOTAL)
+            check_limits("", row->name, &total, 1);
+        if (!row->per_tensor)
+            continue;
+        values[0] = value_in(&l, "tensors.0", row->name);
+        values[1] = value_in(&l, "tensors.1", row->name);
+        values[2] = value_in(&l, "tensors.2", row->name);
+        check_limits("worst:", row->name, values, 3);
+        if (row->scope == QP_SCOPE_WORST)
+            check_limits("", row->name, values, 3);
+        check_limits("b.?:", row->name, &values[1], 2);
+        check_limits("{a,z}.w:", row->name, &values[0], 1);
+    }
+    look_away(&l);
+}
+
+/* ---- What decides ---------------------------------------------------------------------------- */
+
+static void the_worst_tensor_is_named(void **state)
+{
+    static const char *const gates[] = {"half_step>3",    "half_step<0.4",     "b.w:half_step<9",
+                                        "half_step==0.5", "total:half_step>3", NULL};
+    struct looked l;
+    (void)state;
+    look(&l, in_folder(&folder, "q"), NULL, false, gates);
+    assert_int_equal(l.status, QPLAN_ERR_PROOF);
+    assert_string_equal(string(&l, "gates.0.tensor"), "b.x");
+    assert_true(number(&l, "gates.0.value") == 4);
+    assert_string_equal(string(&l, "gates.1.tensor"), "a.w"); /* the least, and the first of them */
+    assert_false(cJSON_IsTrue(member(&l, "gates.1.failed")));
+    assert_string_equal(string(&l, "gates.2.tensor"), "b.w");
+    assert_string_equal(string(&l, "gates.3.tensor"), "a.w");
+    assert_true(is_null(&l, "gates.4.tensor"));
+    assert_int_equal(qplan_report_gate_failures(l.report), 4);
+    assert_string_equal(qplan_report_gate_failure(l.report, 0),
+                        "b.x: half_step = 4.0, fails if > 3");
+    assert_string_equal(qplan_report_gate_failure(l.report, 3),
+                        "total: half_step = 4.0, fails if > 3");
+    assert_non_null(strstr(l.err.message, "4 of 5 gates failed"));
+    look_away(&l);
+}
+
+static void counts_and_limits_are_written_as_people_write_them(void **state)
+{
+    static const char *const gates[] = {" quantized >= 3 ", "b.*:clipped>0.5", "missing!=0", NULL};
+    struct looked l;
+    (void)state;
+    look(&l, in_folder(&folder, "q"), in_folder(&folder, "s"), false, gates);
+    assert_string_equal(qplan_report_gate_failure(l.report, 0),
+                        "total: quantized = 3, fails if >= 3");
+    assert_string_equal(qplan_report_gate_failure(l.report, 1), "b.w: clipped = 1, fails if > 0.5");
+    assert_string_equal(qplan_report_gate_failure(l.report, 2),
+                        "total: missing = 1, fails if != 0");
+    assert_non_null(strstr(l.text.data, "{\"expr\":\"quantized>=3\",\"tensor\":null,\"value\":3,"
+                                        "\"limit\":3,\"failed\":true}"));
+    look_away(&l);
+}
+
+/* ---- Numbers that are none ------------------------------------------------------------------- */
+
+/* Looks at one sample with one gate. */
+static void judge_sample(struct looked *l, const struct sample *s, const char *gate)
+{
+    const char *const gates[] = {gate, NULL};
+    write_native(in_folder(&folder, "q1"), s, 1);
+    write_source(in_folder(&folder, "s1"), s, 1);
+    look(l, in_folder(&folder, "q1"), in_folder(&folder, "s1"), false, gates);
+}
+
+static bool sample_fails(const struct sample *s, const char *gate)
+{
+    struct looked l;
+    judge_sample(&l, s, gate);
+    bool fails = l.status == QPLAN_ERR_PROOF;
+    look_away(&l);
+    return fails;
+}
+
+static void no_error_is_an_infinite_signal_to_noise_ratio(void **state)
+{
+    struct sample s = {.name = "w", .x = {1}, .codes = {1}, .scale = {1, 1, 1, 1}};
+    struct looked l;
+    (void)state;
+    assert_false(sample_fails(&s, "sqnr_db<1e300"));
+    assert_true(sample_fails(&s, "sqnr_db>1e300"));
+    assert_false(sample_fails(&s, "total:sqnr_db<1e300"));
+    judge_sample(&l, &s, "sqnr_db<30");
+    assert_true(is_null(&l, "gates.0.value"));
+    look_away(&l);
+    s.x[0] = s.codes[0] = 0; /* nor any signal */
+    assert_false(sample_fails(&s, "sqnr_db<1e300"));
+}
+
+/* Zeros that decode to something else: no ratio could be worse. */
+static void an_error_without_a_signal_is_no_good_ratio(void **state)
+{
+    struct sample s = {.name = "w", .codes = {100}, .scale = {1, 1, 1, 1}};
+    (void)state;
+    assert_true(sample_fails(&s, "sqnr_db<30"));
+}
+
+static void unknown_numbers_fail_no_gate(void **state)
+{
+    struct sample s = {.name = "w", .scale = {1, 1, 1, 1}};
+    (void)state;
+    assert_false(sample_fails(&s, "cosine<2"));
+    assert_false(sample_fails(&s, "half_step>=0"));
+    assert_false(sample_fails(&s, "total:bound>=0"));
+}
+
+/* Squares of f64 can overflow: infinity over infinity is no number, and must not pass. */
+static void a_number_that_is_nan_fails_every_gate(void **state)
+{
+    double x[4] = {1e250, -1e250, 3e249, 1.1e249};
+    const struct tensor source = {"w", "F64", 2, {2, 2}, x, sizeof x};
+    static const char *const gates[] = {"sqnr_db<0", "sqnr_db>=0", "total:sqnr_db==1", NULL};
+    const int8_t codes[4] = {100, -100, 30, 1};
+    const float scale[2] = {3e38f, 3e38f};
+    const struct tensor parts[] = {{"w", "I8", 2, {2, 2}, codes, 4},
+                                   {"w_scale", "F32", 1, {2}, scale, 8}};
+    struct looked l;
+    (void)state;
+    write_checkpoint(in_folder(&folder, "s2"), NULL, &source, 1);
+    write_checkpoint(in_folder(&folder, "q2"),
+                     "{\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\",\"qplan.tensors\":"
+                     "\"{\\\"w\\\":\\\"int8:c0 minmax F64 2x2\\\"}\"}",
+                     parts, 2);
+    look(&l, in_folder(&folder, "q2"), in_folder(&folder, "s2"), false, gates);
+    assert_int_equal(l.status, QPLAN_ERR_PROOF);
+    assert_int_equal(qplan_report_gate_failures(l.report), 3);
+    assert_true(is_null(&l, "tensors.0.sqnr_db"));
+    assert_true(is_null(&l, "gates.0.value"));
+    look_away(&l);
+}
+
+/* ---- Gates that cannot be judged ------------------------------------------------------------- */
+
+static void gates_that_cannot_be_judged_are_usage(void **state)
+{
+    static const char *const unmatched[] = {"nothing.*:half_step>0", NULL};
+    static const char *const measured[] = {"sqnr_db<30", NULL}, *const missing[] = {"missing>0",
+                                                                                    NULL};
+    struct looked l;
+    (void)state;
+    look(&l, in_folder(&folder, "q"), NULL, false, unmatched);
+    assert_int_equal(l.status, QPLAN_ERR_USAGE);
+    assert_non_null(strstr(l.err.message, "matches no quantized tensor"));
+    look_away(&l);
+    look(&l, in_folder(&folder, "q"), NULL, false, measured);
+    assert_int_equal(l.status, QPLAN_ERR_USAGE);
+    assert_non_null(strstr(l.err.message, "a source is needed"));
+    look_away(&l);
+    look(&l, in_folder(&folder, "q"), NULL, false, missing);
+    assert_int_equal(l.status, QPLAN_ERR_USAGE);
+    look_away(&l);
+}
+
+/* quantize measures on its own when a gate asks, and writes nothing when one fails. */
+static void a_failing_gate_of_quantize_writes_nothing(void **state)
+{
+    struct qplan_checkpoint *source;
+    struct qplan_plan_options options = {.scheme = scheme_of("int8:c0")};
+    struct qplan_plan *plan;
+    struct qplan_report *report;
+    struct qplan_gate *gate;
+    struct qplan_error err;
+    const char *path = in_folder(&folder, "out");
+    (void)state;
+    write_source(in_folder(&folder, "s1"), &plain_sample, 1);
+    source = open_checkpoint(in_folder(&folder, "s1"));
+    OK(qplan_plan_make(&plan, source, &options, &err), &err);
+    size_t n_files = folder_count(&folder);
+    for (int fails = 1; fails >= 0; fails--) {
+        OK(qplan_gate_parse(&gate, fails ? "sqnr_db<300" : "sqnr_db<3", &err), &err);
+        struct qplan_quantize_options how = {
+            .out_path = path, .gates = (const struct qplan_gate *const *)&gate, .n_gates = 1};
+        enum qplan_status status = qplan_quantize(&report, plan, &how, NULL, &err);
+        assert_int_equal(status, fails ? QPLAN_ERR_PROOF : QPLAN_OK);
+        assert_int_equal(qplan_report_gate_failures(report), fails);
+        assert_int_equal(folder_count(&folder), n_files + (fails ? 0 : 1));
+        qplan_report_free(report);
+        qplan_gate_free(gate);
+    }
+    qplan_plan_free(plan);
+    qplan_checkpoint_close(source);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_metric_is_judged_in_every_scope_by_every_operator),
+        cmocka_unit_test(the_worst_tensor_is_named),
+        cmocka_unit_test(counts_and_limits_are_written_as_people_write_them),
+        cmocka_unit_test(no_error_is_an_infinite_signal_to_noise_ratio),
+        cmocka_unit_test(an_error_without_a_signal_is_no_good_ratio),
+        cmocka_unit_test(unknown_numbers_fail_no_gate),
+        cmocka_unit_test(a_number_that_is_nan_fails_every_gate),
+        cmocka_unit_test(gates_that_cannot_be_judged_are_usage),
+        cmocka_unit_test(a_failing_gate_of_quantize_writes_nothing),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
