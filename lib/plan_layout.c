@@ -49,24 +49,46 @@ static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
-/* A sidecar must not take the name of a tensor that the source has. */
-static enum qplan_status check_collisions(const struct qplan_plan *plan, struct qplan_error *err)
+/*
+ * A sidecar must not take the name of a tensor that the source has, nor may one that is left out: a
+ * reader would take that tensor for it.
+ */
+static enum qplan_status check_sidecars(const struct qplan_plan *plan,
+                                        const struct qp_plan_tensor *t, struct qplan_error *err)
 {
     const struct qp_st *st = &plan->checkpoint->st;
-    char name[QP_QUOTED], sidecar[QP_QUOTED];
+    char name[QP_QUOTED], sidecar[QP_QUOTED], subject[512];
+    for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
+        struct qp_writer w;
+        qp_writer_init(&w);
+        qp_native_put_name(&w, t->source, (enum qp_native_part)part);
+        bool taken = !w.error && qp_st_find(st, w.data, w.n);
+        (void)qp_quote(sidecar, w.error ? "" : w.data, w.n);
+        enum qplan_status status = qp_writer_finish(&w, "plan", err);
+        size_t n = w.n;
+        qp_writer_free(&w);
+        if (status != QPLAN_OK)
+            return status;
+        if (n > QP_ST_MAX_NAME)
+            return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, st, t->source),
+                           "name too long for its sidecars: expected at most %u bytes, found %zu",
+                           QP_ST_MAX_NAME, n);
+        if (!taken)
+            continue;
+        qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
+                "name collision: %s, a sidecar of %s, is already a tensor of the source", sidecar,
+                qp_quote(name, t->source->name, t->source->name_len));
+        qp_hint(err, "--exclude keeps one of them as it is");
+        return QPLAN_ERR_INVALID;
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status check_collisions(const struct qplan_plan *plan, struct qplan_error *err)
+{
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        for (unsigned part = 1; part < t->n_outputs; part++) {
-            const struct qplan_entry *out = &t->outputs[part];
-            if (!qp_st_find(st, out->name, out->name_len))
-                continue;
-            qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
-                    "name collision: %s, a sidecar of %s, is already a tensor of the source",
-                    qp_quote(sidecar, out->name, out->name_len),
-                    qp_quote(name, t->source->name, t->source->name_len));
-            qp_hint(err, "--exclude keeps one of them as it is");
-            return QPLAN_ERR_INVALID;
-        }
+        if (plan->tensors[i].quantize)
+            QP_TRY(check_sidecars(plan, &plan->tensors[i], err));
     }
     return QPLAN_OK;
 }

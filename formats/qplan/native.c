@@ -71,6 +71,13 @@ unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_
     return n;
 }
 
+void qp_native_put_name(struct qp_writer *w, const struct qplan_entry *source,
+                        enum qp_native_part part)
+{
+    qp_put(w, source->name, source->name_len);
+    qp_puts(w, suffixes[part]);
+}
+
 bool qp_native_owns_key(const char *key)
 {
     return strncmp(key, "qplan.", 6) == 0;

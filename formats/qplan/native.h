@@ -40,6 +40,10 @@ unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_
                            enum qplan_zero_point zero_point, struct qp_arena *arena,
                            struct qplan_entry out[QP_NATIVE_PARTS]);
 
+/* Appends the name of a part. */
+void qp_native_put_name(struct qp_writer *w, const struct qplan_entry *source,
+                        enum qp_native_part part);
+
 /* The extent of the last axis of codes: rows of 4-bit codes end on a byte. */
 uint64_t qp_code_extent(const struct qplan_scheme *scheme, uint64_t last_extent);
 

@@ -93,13 +93,6 @@ static uint64_t free_bytes(const struct qp_out *out)
     return qp_mul_u64(blocks, unit, &bytes) ? bytes : UINT64_MAX;
 }
 
-static enum qplan_status fail_space(const struct qp_out *out, uint64_t n_free,
-                                    struct qplan_error *err)
-{
-    return qp_fail_errno(err, ENOSPC, out->shown,
-                         "%" PRIu64 " bytes needed, %" PRIu64 " bytes free", out->n_bytes, n_free);
-}
-
 static enum qplan_status check_space(const struct qp_out *out, struct qplan_error *err)
 {
     uint64_t n_free = free_bytes(out);

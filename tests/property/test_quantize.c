@@ -294,7 +294,7 @@ static void every_result_is_proven_and_the_same_for_any_run(void **state)
     static struct source s;
     uint64_t seed = 1;
     (void)state;
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < 250; i++) {
         char text[QPLAN_SCHEME_TEXT];
         struct qplan_error err;
         struct written w;

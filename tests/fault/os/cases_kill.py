@@ -158,10 +158,10 @@ def stop_random_hidden(bench):
     stop_at_random(bench, 300 if bench.shelf.full else 45, NO_TMPFILE)
 
 
-def stop_at_every(bench, name, call, path="", may_be_done=False):
+def stop_at_every(bench, name, call, path="", may_be_done=False, ways=("", ";" + NO_TMPFILE)):
     """A signal at each of the calls stops the job; at the last ones all may be done already."""
     for stop, number in STOPS.items():
-        for rules in ("", ";" + NO_TMPFILE):
+        for rules in ways:
             total = bench.run(*JOBS[name].args, fault=f"call={call},n=0{path}{rules}").counts[0]
             bench.check(total > 0, f"{name}: makes no call of {call}")
             for n in range(1, total + 1):
@@ -186,8 +186,9 @@ def stop_writing(bench):
 @case("G22-stop-while-naming", needs="preload", cost=3)
 def stop_naming(bench):
     for name in ("channel-1", "proof", "dequantize"):
-        for call in ("fsync", "linkat"):
-            stop_at_every(bench, name, call, may_be_done=True)
+        stop_at_every(bench, name, "fsync", may_be_done=True)
+        stop_at_every(bench, name, "linkat", may_be_done=True, ways=("",))
+        stop_at_every(bench, name, "renameat", may_be_done=True, ways=(";" + NO_TMPFILE,))
     for name in MODELS:
         bench.disturbed(name, "call=renameat,mode=INT", exits=(130, 0), force=(True,))
 
