@@ -121,7 +121,7 @@ def kill_every(bench):
 @case("G21-kill-at-every-call-hidden", needs="preload", cost=3)
 def kill_every_hidden(bench):
     for name in ("channel-1", "dequantize"):
-        for call in ("pwrite", "fsync", "linkat", "unlinkat"):
+        for call in ("pwrite", "fsync", "renameat"):
             kill_at_every(bench, name, call, NO_TMPFILE, replace=False)
         for call in ("fsync", "renameat"):
             kill_at_every(bench, name, call, NO_TMPFILE, replace=True)
