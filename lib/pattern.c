@@ -181,29 +181,53 @@ void qp_groups_free(struct qp_groups *groups)
     *groups = (struct qp_groups){0};
 }
 
+static bool is_plain(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] <= ' ' || text[i] > '~' || text[i] == '\\' || text[i] == '\'')
+            return false;
+    }
+    return true;
+}
+
+/* Text of a name between its numbers; mostly plain, else escaped a character at a time. */
+static void put_text(struct qp_writer *w, const char *text, size_t n)
+{
+    char shown[64];
+    if (is_plain(text, n)) {
+        qp_put(w, text, n);
+        return;
+    }
+    for (size_t i = 0, end; i < n; i = end) {
+        end = i + 1;
+        while (end < n && ((unsigned char)text[end] & 0xc0) == 0x80)
+            end++;
+        qp_puts(w, qp_escape(shown, sizeof shown, text + i, end - i));
+    }
+}
+
 void qp_put_pattern(struct qp_writer *w, const struct qp_group *group,
                     const struct qp_group_source *source)
 {
     size_t n;
     const char *name = source->name(source->ctx, group->first, &n);
     struct walk walk = {name, name + n, 0};
-    char shown[64];
-    uint64_t number;
     if (n == 0)
         qp_puts(w, "''");
     while (walk.at < walk.end) {
-        unsigned i = walk.numbers;
         const char *from = walk.at;
-        if (!take_number(&walk, &number)) {
-            /* A whole character at a time, so that escaping sees it whole. */
-            take_text(&walk);
-            while (walk.at < walk.end && ((unsigned char)*walk.at & 0xc0) == 0x80)
-                walk.at++;
-            qp_puts(w, qp_escape(shown, sizeof shown, from, (size_t)(walk.at - from)));
-        } else if (group->low[i] == group->high[i]) {
-            qp_printf(w, "%" PRIu64, number);
-        } else {
-            qp_printf(w, "{%" PRIu64 "..%" PRIu64 "}", group->low[i], group->high[i]);
+        uint64_t number;
+        unsigned i = walk.numbers;
+        if (take_number(&walk, &number)) {
+            if (group->low[i] == group->high[i])
+                qp_printf(w, "%" PRIu64, number);
+            else
+                qp_printf(w, "{%" PRIu64 "..%" PRIu64 "}", group->low[i], group->high[i]);
+            continue;
         }
+        do
+            take_text(&walk);
+        while (walk.at < walk.end && !is_digit(*walk.at));
+        put_text(w, from, (size_t)(walk.at - from));
     }
 }
