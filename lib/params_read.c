@@ -132,28 +132,31 @@ static enum qplan_status check_set(const struct facts_reader *r, uint64_t set, d
     return QPLAN_OK;
 }
 
-static void add_set(const struct facts_reader *r, size_t i, const struct qp_work_kernels *work,
-                    struct qp_param_facts *facts)
+static void add_set(const struct facts_reader *r, size_t i, struct qp_param_facts *facts)
 {
     const double scale = r->scale[i];
-    const float narrow = (float)scale;
-    const void *typed = work->work == QPLAN_F32 ? (const void *)&narrow : (const void *)&scale;
     facts->scale_min = scale < facts->scale_min ? scale : facts->scale_min;
     facts->scale_max = scale > facts->scale_max ? scale : facts->scale_max;
-    if (!r->used[i])
-        return;
-    double bound;
-    work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme.dtype), &bound);
-    facts->half_step = scale / 2 > facts->half_step ? scale / 2 : facts->half_step;
-    facts->bound = bound > facts->bound ? bound : facts->bound;
+    if (r->used[i] && scale / 2 > facts->half_step)
+        facts->half_step = scale / 2;
+}
+
+/* The bound grows with the scale: the largest one decides. */
+static void find_bound(const struct facts_reader *r, struct qp_param_facts *facts)
+{
+    const enum qplan_dtype source = qp_storage_row(r->tensor->source)->dtype;
+    const struct qp_work_kernels *work = qp_source_kernels(source, QPLAN_ISA_SCALAR)->work;
+    const double scale = facts->half_step * 2;
+    const float narrow = (float)scale;
+    const void *typed = work->work == QPLAN_F32 ? (const void *)&narrow : (const void *)&scale;
+    if (facts->half_step >= 0)
+        work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme.dtype), &facts->bound);
 }
 
 static enum qplan_status read_strips(struct facts_reader *r, bool strict,
                                      struct qp_param_facts *facts, struct qplan_error *err)
 {
     const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS, .cached = FACT_CODES};
-    const enum qplan_dtype source = qp_storage_row(r->tensor->source)->dtype;
-    const struct qp_work_kernels *work = qp_source_kernels(source, QPLAN_ISA_SCALAR)->work;
     const bool packed = qplan_dtype_bits(r->tensor->scheme.dtype) == 4;
     uint64_t band = 0, col = 0;
     struct qp_strip strip;
@@ -165,9 +168,10 @@ static enum qplan_status read_strips(struct facts_reader *r, bool strict,
         for (size_t i = 0; i < strip.n_sets; i++) {
             if (strict)
                 QP_TRY(check_set(r, strip.set + i, r->scale[i], r->zero[i], err));
-            add_set(r, i, work, facts);
+            add_set(r, i, facts);
         }
     } while (qp_strip_next(&r->sets, &strip, &band, &col));
+    find_bound(r, facts);
     return QPLAN_OK;
 }
 

@@ -53,44 +53,44 @@ static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_erro
  * A sidecar must not take the name of a tensor that the source has, nor may one that is left out: a
  * reader would take that tensor for it.
  */
-static enum qplan_status check_sidecars(const struct qplan_plan *plan,
-                                        const struct qp_plan_tensor *t, struct qplan_error *err)
+static enum qplan_status check_sidecar(const struct qplan_plan *plan,
+                                       const struct qplan_entry *source, const char *sidecar,
+                                       size_t n, struct qplan_error *err)
 {
     const struct qp_st *st = &plan->checkpoint->st;
-    char name[QP_QUOTED], sidecar[QP_QUOTED], subject[512];
-    for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
-        struct qp_writer w;
-        qp_writer_init(&w);
-        qp_native_put_name(&w, t->source, (enum qp_native_part)part);
-        bool taken = !w.error && qp_st_find(st, w.data, w.n);
-        (void)qp_quote(sidecar, w.error ? "" : w.data, w.n);
-        enum qplan_status status = qp_writer_finish(&w, "plan", err);
-        size_t n = w.n;
-        qp_writer_free(&w);
-        if (status != QPLAN_OK)
-            return status;
-        if (n > QP_ST_MAX_NAME)
-            return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, st, t->source),
-                           "name too long for its sidecars: expected at most %u bytes, found %zu",
-                           QP_ST_MAX_NAME, n);
-        if (!taken)
-            continue;
-        qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
-                "name collision: %s, a sidecar of %s, is already a tensor of the source", sidecar,
-                qp_quote(name, t->source->name, t->source->name_len));
-        qp_hint(err, "--exclude keeps one of them as it is");
-        return QPLAN_ERR_INVALID;
-    }
-    return QPLAN_OK;
+    char name[QP_QUOTED], quoted[QP_QUOTED], subject[512];
+    if (n > QP_ST_MAX_NAME)
+        return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, st, source),
+                       "name too long for its sidecars: expected at most %u bytes, found %zu",
+                       QP_ST_MAX_NAME, n);
+    if (!qp_st_find(st, sidecar, n))
+        return QPLAN_OK;
+    qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
+            "name collision: %s, a sidecar of %s, is already a tensor of the source",
+            qp_quote(quoted, sidecar, n), qp_quote(name, source->name, source->name_len));
+    qp_hint(err, "--exclude keeps one of them as it is");
+    return QPLAN_ERR_INVALID;
 }
 
 static enum qplan_status check_collisions(const struct qplan_plan *plan, struct qplan_error *err)
 {
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (plan->tensors[i].quantize)
-            QP_TRY(check_sidecars(plan, &plan->tensors[i], err));
+    struct qp_writer name;
+    enum qplan_status status = QPLAN_OK;
+    qp_writer_init(&name);
+    for (size_t i = 0; status == QPLAN_OK && i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        for (unsigned part = QP_SCALE; t->quantize && part < QP_NATIVE_PARTS; part++) {
+            name.n = 0;
+            qp_native_put_name(&name, t->source, (enum qp_native_part)part);
+            status = qp_writer_finish(&name, "plan", err);
+            if (status == QPLAN_OK)
+                status = check_sidecar(plan, t->source, name.data, name.n, err);
+            if (status != QPLAN_OK)
+                break;
+        }
     }
-    return QPLAN_OK;
+    qp_writer_free(&name);
+    return status;
 }
 
 /* ---- Metadata ----------------------------------------------------------------------------------
