@@ -81,7 +81,10 @@ struct qp_source_kernels {
     void (*quantize)(const struct qp_tile *tile, const void *src, const struct qp_code_rule *rule,
                      const void *scale, const int32_t *zero, uint8_t *codes);
 
-    /* Compares a tile with its decoded values y, which were made from scale and zero. */
+    /*
+     * Compares a tile with its decoded values y, which were made from scale and zero. With a bound
+     * below 0 every element is an offence.
+     */
     void (*check)(const struct qp_tile *tile, const void *src, const void *y,
                   const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
                   const double *bound, struct qp_check *result);
@@ -116,7 +119,8 @@ struct qp_work_kernels {
 
     /*
      * The errors that verification allows in n sets of these scales, with codes of so many bits:
-     * scale * (1/2 + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up.
+     * scale * (1/2 + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale that is
+     * none: not finite, or not above 0.
      */
     void (*bounds)(size_t n, const void *scale, unsigned bits, double *out);
 };

@@ -95,8 +95,9 @@ const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint,
  * Sidecars sort right behind or some way behind their codes, so each is looked up: the stem of its
  * name must be a quantized tensor that has this very entry as a part.
  */
-static bool is_sidecar(const struct qplan_checkpoint *c, const struct qplan_entry *entry)
+bool qp_is_sidecar(const struct qplan_checkpoint *checkpoint, const struct qplan_entry *entry)
 {
+    const struct qplan_checkpoint *c = checkpoint;
     static const char *const suffixes[] = {"_scale", "_zero_point"};
     for (size_t s = 0; s < 2; s++) {
         size_t n = strlen(suffixes[s]);
@@ -135,7 +136,7 @@ bool qp_logical_next(const struct qplan_checkpoint *checkpoint, struct qp_logica
 {
     const struct qplan_checkpoint *c = checkpoint;
     while (c->is_native && cursor->entry < c->st.n_entries &&
-           is_sidecar(c, &c->st.entries[cursor->entry]))
+           qp_is_sidecar(c, &c->st.entries[cursor->entry]))
         cursor->entry++;
     if (cursor->entry == c->st.n_entries)
         return false;

@@ -32,6 +32,9 @@ struct qp_logical {
     unsigned rank;
 };
 
+/* Whether an entry is the scale or the zero points of a quantized tensor. */
+bool qp_is_sidecar(const struct qplan_checkpoint *checkpoint, const struct qplan_entry *entry);
+
 /* Walks the logical tensors in name order; false at the end. Start with a zeroed cursor. */
 struct qp_logical_cursor {
     size_t entry, native;

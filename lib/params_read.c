@@ -57,7 +57,7 @@ enum qplan_status qp_decode_tile(const struct qp_st *st, const struct qp_native_
  */
 
 /* Small buffers: this reads a fraction of the file. */
-#define FACT_SETS  2048
+#define FACT_SETS  8192
 #define FACT_CODES 8192
 
 struct facts_reader {
@@ -68,50 +68,10 @@ struct facts_reader {
     struct qp_param_window window;
     double *scale;
     int32_t *zero;
-    bool *used; /* by set of the strip: some code is not the zero point */
     uint8_t *codes;
 };
 
-/* Marks the sets of a piece that hold a code other than their zero point. */
-static enum qplan_status mark_piece(struct facts_reader *r, const struct qp_piece *piece,
-                                    struct qplan_error *err)
-{
-    const struct qp_code_form form = qp_code_form(&r->tensor->scheme, QPLAN_ISA_BEST);
-    for (uint64_t row = 0; row < piece->n_rows; row++) {
-        struct qp_tile tile = piece->tile;
-        size_t base = (size_t)piece->first_set;
-        tile.rows = 1;
-        base += (size_t)(row / r->sets.band_rows) * qp_tile_cols(&tile);
-        uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
-        QP_TRY(qp_read_codes(r->st, r->tensor->part[QP_CODES], &r->sets, &form, elem, tile.cols,
-                             r->codes, NULL, err));
-        FOR_EACH_RUN (&tile, run) {
-            for (size_t i = run.at; i < run.at + run.n; i++)
-                r->used[base + run.set] |= r->codes[i] != (uint8_t)r->zero[base + run.set];
-        }
-    }
-    return QPLAN_OK;
-}
-
-/*
- * A set of zeros has scale 1 and the zero point in every code. Such a set adds no error, so it must
- * not set the bound; only the codes tell it from a set whose scale happens to be 1.
- */
-static enum qplan_status mark_used(struct facts_reader *r, const struct qp_strip *strip,
-                                   struct qplan_error *err)
-{
-    bool any = false;
-    for (size_t i = 0; i < strip->n_sets; i++) {
-        r->used[i] = r->scale[i] != 1;
-        any |= !r->used[i];
-    }
-    for (uint64_t i = 0; any && i < strip->n_pieces; i++) {
-        struct qp_piece piece;
-        qp_piece_at(&r->sets, strip, i, &piece);
-        QP_TRY(mark_piece(r, &piece, err));
-    }
-    return QPLAN_OK;
-}
+/* ---- All scales ------------------------------------------------------------------------------ */
 
 static enum qplan_status check_set(const struct facts_reader *r, uint64_t set, double scale,
                                    int32_t zero, struct qplan_error *err)
@@ -132,14 +92,84 @@ static enum qplan_status check_set(const struct facts_reader *r, uint64_t set, d
     return QPLAN_OK;
 }
 
-static void add_set(const struct facts_reader *r, size_t i, struct qp_param_facts *facts)
+/* A scale of exactly 1 is not counted in the largest step: it may belong to a set of zeros. */
+static void add_scale(double scale, struct qp_param_facts *facts)
 {
-    const double scale = r->scale[i];
     facts->scale_min = scale < facts->scale_min ? scale : facts->scale_min;
     facts->scale_max = scale > facts->scale_max ? scale : facts->scale_max;
-    if (r->used[i] && scale / 2 > facts->half_step)
+    if (scale != 1 && scale / 2 > facts->half_step)
         facts->half_step = scale / 2;
 }
+
+/* Reads every scale; *has_one tells whether one of them is 1. */
+static enum qplan_status read_scales(const struct facts_reader *r, bool strict,
+                                     struct qp_param_facts *facts, bool *has_one,
+                                     struct qplan_error *err)
+{
+    *has_one = false;
+    for (uint64_t set = 0; set < r->sets.n_sets; set += FACT_SETS) {
+        size_t n = (size_t)qp_min_u64(FACT_SETS, r->sets.n_sets - set);
+        QP_TRY(qp_read_params(r->st, r->tensor, r->f64, set, n, &r->window, err));
+        for (size_t i = 0; i < n; i++) {
+            if (strict)
+                QP_TRY(check_set(r, set + i, r->scale[i], r->zero[i], err));
+            add_scale(r->scale[i], facts);
+            *has_one |= r->scale[i] == 1;
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* ---- Sets of scale 1 ------------------------------------------------------------------------- */
+
+/* Whether a piece holds, in a set of scale 1, a code other than the zero point. */
+static enum qplan_status search_piece(const struct facts_reader *r, const struct qp_piece *piece,
+                                      bool *found, struct qplan_error *err)
+{
+    const struct qp_code_form form = qp_code_form(&r->tensor->scheme, QPLAN_ISA_BEST);
+    struct qp_tile tile = piece->tile;
+    tile.rows = 1;
+    for (uint64_t row = 0; row < piece->n_rows && !*found; row++) {
+        const size_t base =
+            (size_t)piece->first_set + (size_t)(row / r->sets.band_rows) * qp_tile_cols(&tile);
+        uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
+        QP_TRY(qp_read_codes(r->st, r->tensor->part[QP_CODES], &r->sets, &form, elem, tile.cols,
+                             r->codes, NULL, err));
+        FOR_EACH_RUN (&tile, run) {
+            const uint8_t zero = (uint8_t)r->zero[base + run.set];
+            for (size_t i = run.at; r->scale[base + run.set] == 1 && i < run.at + run.n; i++)
+                *found |= r->codes[i] != zero;
+        }
+    }
+    return QPLAN_OK;
+}
+
+/*
+ * A set of zeros has scale 1 and the zero point in every code. Such a set adds no error, so it must
+ * not set the bound; only the codes tell it from a set whose scale happens to be 1.
+ */
+static enum qplan_status search_ones(const struct facts_reader *r, bool *found,
+                                     struct qplan_error *err)
+{
+    const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS, .cached = FACT_CODES};
+    const bool packed = qplan_dtype_bits(r->tensor->scheme.dtype) == 4;
+    uint64_t band = 0, col = 0;
+    struct qp_strip strip;
+    *found = false;
+    do {
+        qp_strip_at(&r->sets, &limits, 1, packed, band, col, &strip);
+        QP_TRY(qp_read_params(r->st, r->tensor, r->f64, strip.set, (size_t)strip.n_sets, &r->window,
+                              err));
+        for (uint64_t i = 0; i < strip.n_pieces && !*found; i++) {
+            struct qp_piece piece;
+            qp_piece_at(&r->sets, &strip, i, &piece);
+            QP_TRY(search_piece(r, &piece, found, err));
+        }
+    } while (!*found && qp_strip_next(&r->sets, &strip, &band, &col));
+    return QPLAN_OK;
+}
+
+/* ---- Both ------------------------------------------------------------------------------------ */
 
 /* The bound grows with the scale: the largest one decides. */
 static void find_bound(const struct facts_reader *r, struct qp_param_facts *facts)
@@ -153,24 +183,15 @@ static void find_bound(const struct facts_reader *r, struct qp_param_facts *fact
         work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme.dtype), &facts->bound);
 }
 
-static enum qplan_status read_strips(struct facts_reader *r, bool strict,
-                                     struct qp_param_facts *facts, struct qplan_error *err)
+static enum qplan_status find_facts(const struct facts_reader *r, bool strict,
+                                    struct qp_param_facts *facts, struct qplan_error *err)
 {
-    const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS, .cached = FACT_CODES};
-    const bool packed = qplan_dtype_bits(r->tensor->scheme.dtype) == 4;
-    uint64_t band = 0, col = 0;
-    struct qp_strip strip;
-    do {
-        qp_strip_at(&r->sets, &limits, 1, packed, band, col, &strip);
-        QP_TRY(qp_read_params(r->st, r->tensor, r->f64, strip.set, (size_t)strip.n_sets, &r->window,
-                              err));
-        QP_TRY(mark_used(r, &strip, err));
-        for (size_t i = 0; i < strip.n_sets; i++) {
-            if (strict)
-                QP_TRY(check_set(r, strip.set + i, r->scale[i], r->zero[i], err));
-            add_set(r, i, facts);
-        }
-    } while (qp_strip_next(&r->sets, &strip, &band, &col));
+    bool has_one, found = false;
+    QP_TRY(read_scales(r, strict, facts, &has_one, err));
+    if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
+        QP_TRY(search_ones(r, &found, err));
+    if (found)
+        facts->half_step = 0.5;
     find_bound(r, facts);
     return QPLAN_OK;
 }
@@ -185,17 +206,15 @@ enum qplan_status qp_read_param_facts(const struct qp_st *st, const struct qp_na
     qp_sets_make(&r.sets, &tensor->scheme, tensor->shape, tensor->rank);
     r.scale = qp_alloc_buffer(FACT_SETS * sizeof *r.scale);
     r.zero = qp_alloc_buffer(FACT_SETS * sizeof *r.zero);
-    r.used = qp_alloc_buffer(FACT_SETS * sizeof *r.used);
     r.codes = qp_alloc_buffer(QP_CODE_ROOM(FACT_CODES) + 1);
     r.window = (struct qp_param_window){r.scale, r.zero, qp_alloc_buffer(FACT_SETS * 4)};
     enum qplan_status status = QPLAN_ERR_MEMORY;
-    if (r.scale && r.zero && r.used && r.codes && r.window.stored)
-        status = read_strips(&r, strict, facts, err);
+    if (r.scale && r.zero && r.codes && r.window.stored)
+        status = find_facts(&r, strict, facts, err);
     else
         qp_fail_memory(err, "buffers", FACT_SETS * sizeof *r.scale);
     qp_free(r.scale);
     qp_free(r.zero);
-    qp_free(r.used);
     qp_free(r.codes);
     qp_free(r.window.stored);
     return status;

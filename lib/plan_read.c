@@ -136,6 +136,11 @@ static bool is_shape(const cJSON *item, const uint64_t *shape, unsigned rank)
     return true;
 }
 
+static bool is_text_or_null(const cJSON *item)
+{
+    return !item || cJSON_IsNull(item) || cJSON_IsString(item);
+}
+
 static const char *keep_string(struct qplan_plan *plan, const cJSON *item)
 {
     return cJSON_IsString(item)
@@ -217,10 +222,13 @@ static enum qplan_status read_quantize(const struct reader *r, const cJSON *cons
     if (qplan_scheme_parse(&t->scheme, m[T_SCHEME]->valuestring, &detail) != QPLAN_OK)
         return qp_fail(r->err, QPLAN_ERR_INVALID, r->name, "%s: %s: %s", where, detail.subject,
                        detail.message);
-    const char *calibrate = cJSON_IsString(m[T_CALIBRATE]) ? m[T_CALIBRATE]->valuestring : "minmax";
-    t->calibrate = qp_calibrator_find(calibrate);
+    const cJSON *calibrate = m[T_CALIBRATE];
+    bool is_default = !calibrate || cJSON_IsNull(calibrate);
+    if (!is_default && !cJSON_IsString(calibrate))
+        return bad(r, "calibrate", "a name", NULL);
+    t->calibrate = qp_calibrator_find(is_default ? "minmax" : calibrate->valuestring);
     if (!t->calibrate)
-        return bad(r, "calibrate", "minmax", calibrate);
+        return bad(r, "calibrate", "minmax", calibrate->valuestring);
     t->quantize = true;
     return QPLAN_OK;
 }
@@ -245,6 +253,8 @@ static enum qplan_status read_tensor(const struct reader *r, const cJSON *item)
     QP_TRY(find_tensor(r, m, &t));
     QP_TRY(check_tensor(r, m, t->source));
     QP_TRY(word_of(r, m[T_ACTION], "action", actions, &quantize));
+    if (!is_text_or_null(m[T_RULE]) || !is_text_or_null(m[T_REASON]))
+        return bad(r, "rule and reason", "text or null", NULL);
     t->rule = keep_string(r->plan, m[T_RULE]);
     if (quantize)
         return read_quantize(r, m, t);
@@ -318,7 +328,9 @@ static enum qplan_status read_output_name(const struct reader *r, const cJSON *o
     const cJSON *m[MAX_KEYS] = {NULL}, *total;
     if (output)
         QP_TRY(output_file(r, output, m, &total));
-    if (cJSON_IsString(m[O_FILE])) {
+    if (m[O_FILE] && !cJSON_IsString(m[O_FILE]))
+        return bad(r, "output.files[0].file", "a bare file name", NULL);
+    if (m[O_FILE]) {
         const char *name = m[O_FILE]->valuestring;
         if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
             return bad(r, "output.files[0].file", "a bare file name", name);

@@ -98,7 +98,8 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
         qp_hint(err, "qplan dequantize makes a plain checkpoint of it");
         return QPLAN_ERR_INVALID;
     }
-    const struct qplan_entry *found = qp_find_quantized(st);
+    const struct qplan_entry *found;
+    QP_TRY(qp_find_quantized(st, &found, err));
     if (!found)
         return QPLAN_OK;
     char subject[512];

@@ -266,6 +266,7 @@ static void take_results(struct builder *b, size_t n_pairs)
             row++;
         if (row->detail)
             row->detail->measure = pair->result;
+        row->measured = true;
         if (pair->result.offences || pair->result.bad_pads) {
             row->proven = false;
             if (b->request->prove)
@@ -282,7 +283,8 @@ static enum qplan_status find_missing(struct builder *b)
     char subject[512];
     for (size_t i = 0; i < source->n_entries; i++) {
         const struct qplan_entry *entry = &source->entries[i];
-        if (qp_st_find(file, entry->name, entry->name_len))
+        const struct qplan_entry *there = qp_st_find(file, entry->name, entry->name_len);
+        if (there && !qp_is_sidecar(b->request->file, there))
             continue;
         b->report->missing++;
         if (b->request->prove)
@@ -352,14 +354,16 @@ static void add_kept(struct qplan_report *report, const struct qp_row *row)
     report->kept[i].bytes += entry_bytes(row->tensor.entry);
 }
 
-static void pool(struct qp_row_detail *total, const struct qp_row_detail *detail)
+static void pool(struct qp_row_detail *total, const struct qp_row *row)
 {
-    const struct qp_measure *m = &detail->measure;
+    const struct qp_measure *m = &row->detail->measure;
     struct qp_measure *t = &total->measure;
-    const struct qp_param_facts *f = &detail->facts;
+    const struct qp_param_facts *f = &row->detail->facts;
     total->facts.half_step =
         f->half_step > total->facts.half_step ? f->half_step : total->facts.half_step;
     total->facts.bound = f->bound > total->facts.bound ? f->bound : total->facts.bound;
+    if (!row->measured)
+        return;
     t->e2 += m->e2;
     t->x2 += m->x2;
     t->y2 += m->y2;
@@ -397,7 +401,8 @@ static void add_totals(struct qplan_report *report)
         t->quantized++;
         source_bits += sizes.elements * qplan_storage_bits(tensor->source);
         code_bits += sizes.elements * qplan_dtype_bits(tensor->native->scheme.dtype);
-        pool(&report->total, row->detail);
+        pool(&report->total, row);
+        report->measured_elements += row->measured ? sizes.elements : 0;
     }
     t->data_bytes = t->code_bytes + t->param_bytes + t->kept_bytes;
     t->ratio_ideal = qp_ratio((double)source_bits, (double)code_bits);

@@ -21,7 +21,8 @@ struct qp_row {
     const char *action; /* "quantize", "keep", "dequantize" */
     const char *reason, *rule;
     struct qp_row_detail *detail; /* quantized only */
-    bool proven;                  /* where measured */
+    bool measured;                /* the source has this tensor too */
+    bool proven;                  /* where there is a source */
     bool restored;                /* dequantize: it was quantized before */
 };
 
@@ -47,6 +48,7 @@ struct qplan_report {
     uint64_t source_file_bytes;
     struct qplan_totals totals;
     struct qp_row_detail total; /* pooled */
+    uint64_t measured_elements; /* of all quantized tensors that the source has too */
     struct qp_row *rows;        /* in name order */
     size_t n_rows;
     struct qp_kept_reason kept[16];

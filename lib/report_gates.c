@@ -103,18 +103,10 @@ static struct qplan_maybe row_value(const struct qp_row *row, enum qp_metric_id 
         return qp_ratio(qplan_storage_bits(row->tensor.source),
                         qplan_dtype_bits(row->tensor.native->scheme.dtype));
     default:
+        if (qp_metric_row(id)->measured && !row->measured)
+            return (struct qplan_maybe){0, false};
         return measured_value(row->detail, sizes.elements, id);
     }
-}
-
-static uint64_t quantized_elements(const struct qplan_report *report)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < report->n_rows; i++) {
-        if (report->rows[i].detail)
-            n += qp_row_sizes(&report->rows[i]).elements;
-    }
-    return n;
 }
 
 static struct qplan_maybe total_value(const struct qplan_report *report, enum qp_metric_id id)
@@ -138,7 +130,7 @@ static struct qplan_maybe total_value(const struct qplan_report *report, enum qp
     case QP_METRIC_MISSING:
         return count(report->missing);
     default:
-        return measured_value(&report->total, quantized_elements(report), id);
+        return measured_value(&report->total, report->measured_elements, id);
     }
 }
 

@@ -106,9 +106,6 @@ static void put_totals(struct qp_writer *w, const struct qplan_report *report)
     static const char *const measured[] = {"max_abs", "rms",      "sqnr_db",   "cosine",
                                            "clipped", "max_clip", "nonfinite", NULL};
     const struct qplan_totals *t = &report->totals;
-    uint64_t elements = 0;
-    for (size_t i = 0; i < report->n_rows; i++)
-        elements += report->rows[i].detail ? qp_row_sizes(&report->rows[i]).elements : 0;
     qp_json_key(w, "totals");
     qp_json_open(w, '{');
     put_count(w, "tensors", t->tensors);
@@ -126,7 +123,7 @@ static void put_totals(struct qp_writer *w, const struct qplan_report *report)
     put_maybe(w, "half_step", qp_not_negative(report->total.facts.half_step));
     put_maybe(w, "bound", qp_not_negative(report->total.facts.bound));
     if (report->source_path)
-        put_measured(w, &report->total.measure, elements, NULL);
+        put_measured(w, &report->total.measure, report->measured_elements, NULL);
     else
         put_nulls(w, measured);
     put_proven(w, report, report->proven);
@@ -134,8 +131,8 @@ static void put_totals(struct qp_writer *w, const struct qplan_report *report)
 }
 
 /* The keys that only quantized tensors fill. */
-static void put_quantized(struct qp_writer *w, const struct qplan_report *report,
-                          const struct qp_row *row, const struct qp_sizes *sizes)
+static void put_quantized(struct qp_writer *w, const struct qp_row *row,
+                          const struct qp_sizes *sizes)
 {
     static const char *const measured[] = {"max_abs", "max_at",   "rms",       "sqnr_db", "cosine",
                                            "clipped", "max_clip", "nonfinite", NULL};
@@ -150,7 +147,7 @@ static void put_quantized(struct qp_writer *w, const struct qplan_report *report
     put_maybe(w, "scale_max", (struct qplan_maybe){facts->scale_max, true});
     put_maybe(w, "half_step", qp_not_negative(facts->half_step));
     put_maybe(w, "bound", qp_not_negative(facts->bound));
-    if (report->source_path)
+    if (row->measured)
         put_measured(w, &row->detail->measure, sizes->elements, row);
     else
         put_nulls(w, measured);
@@ -189,7 +186,7 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
     put_count(w, "code_bytes", sizes.code_bytes);
     put_count(w, "param_bytes", sizes.param_bytes);
     if (row->detail)
-        put_quantized(w, report, row, &sizes);
+        put_quantized(w, row, &sizes);
     else
         put_nulls(w, unused);
     put_proven(w, report, row->proven);

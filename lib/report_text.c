@@ -81,6 +81,9 @@ static bool rows_alike(const void *ctx, size_t a, size_t b)
         return false;
     if (x->native && !qp_scheme_equal(&x->native->scheme, &y->native->scheme))
         return false;
+    const char *reason = report->rows[a].reason, *other = report->rows[b].reason;
+    if (!reason != !other || (reason && strcmp(reason, other) != 0))
+        return false;
     return qp_same_shape(x->shape, x->rank, y->shape, y->rank);
 }
 
@@ -90,7 +93,7 @@ static double badness(const struct qplan_report *report, const struct qp_row *ro
     if (!report->source_path)
         return row->detail->facts.bound;
     struct qplan_maybe sqnr = qp_sqnr_db(&row->detail->measure);
-    return sqnr.known ? -sqnr.value : -INFINITY;
+    return row->measured && sqnr.known ? -sqnr.value : -INFINITY;
 }
 
 /* What a line says of the rows that it stands for: the worst of each number. */
@@ -107,10 +110,12 @@ static void add_to_line(struct line *line, const struct qp_row *row)
     const struct qp_row_detail *d = row->detail;
     struct qplan_maybe sqnr = qp_sqnr_db(&d->measure);
     line->bound = d->facts.bound > line->bound ? d->facts.bound : line->bound;
+    line->unproven |= !row->proven;
+    if (!row->measured)
+        return;
     line->max_abs = d->measure.max_abs > line->max_abs ? d->measure.max_abs : line->max_abs;
     if (sqnr.known && (!line->sqnr_db.known || sqnr.value < line->sqnr_db.value))
         line->sqnr_db = sqnr;
-    line->unproven |= !row->proven;
 }
 
 static const struct line empty_line = {.bound = -1, .max_abs = -1};
@@ -260,9 +265,6 @@ static void put_totals(struct printer *p)
 {
     const struct qplan_report *report = p->report;
     const struct qplan_totals *t = &report->totals;
-    uint64_t elements = 0;
-    for (size_t i = 0; i < report->n_rows; i++)
-        elements += report->rows[i].detail ? qp_row_sizes(&report->rows[i]).elements : 0;
     qp_printf(p->w, "\ntotal: %" PRIu64 " tensors, %" PRIu64 " quantized, %" PRIu64 " kept, ",
               t->tensors, t->quantized, t->kept);
     put_bytes(p->w, t->data_bytes);
@@ -278,7 +280,7 @@ static void put_totals(struct printer *p)
         const struct qp_measure *m = &report->total.measure;
         qp_puts(p->w, "\nerror:");
         put_brief(p->w, "max_abs", qp_not_negative(m->max_abs));
-        put_brief(p->w, "rms", qp_rms(m, elements));
+        put_brief(p->w, "rms", qp_rms(m, report->measured_elements));
         put_brief(p->w, "sqnr_db", qp_sqnr_db(m));
         put_brief(p->w, "cosine", qp_cosine(m));
         qp_printf(p->w, "  clipped %" PRIu64 "  nonfinite %" PRIu64, m->clipped, m->nonfinite);

@@ -66,7 +66,9 @@ enum qplan_status qp_native_read(const struct qp_st *st, struct qp_arena *arena,
                                  struct qp_native_tensor **tensors, size_t *n,
                                  struct qplan_error *err);
 
-/* A tensor whose name says that some tool quantized this file before, or NULL. */
-const struct qplan_entry *qp_find_quantized(const struct qp_st *st);
+/* Finds a tensor whose name says that some tool quantized this file before; NULL if there is none.
+ */
+enum qplan_status qp_find_quantized(const struct qp_st *st, const struct qplan_entry **found,
+                                    struct qplan_error *err);
 
 #endif

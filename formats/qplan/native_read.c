@@ -250,36 +250,47 @@ static bool ends_with(const struct qplan_entry *entry, const char *suffix)
 
 /* Whether the tensor called like the entry, with its suffix replaced, holds codes. */
 static bool has_codes(const struct qp_st *st, const struct qplan_entry *entry, const char *suffix,
-                      const char *replacement)
+                      const char *replacement, struct qp_writer *name)
 {
-    char name[QP_ST_MAX_NAME / 64];
-    size_t stem = entry->name_len - strlen(suffix);
-    if (stem + strlen(replacement) >= sizeof name)
-        return false;
-    memcpy(name, entry->name, stem);
-    memcpy(name + stem, replacement, strlen(replacement));
-    const struct qplan_entry *codes = qp_st_find(st, name, stem + strlen(replacement));
+    name->n = 0;
+    qp_put(name, entry->name, entry->name_len - strlen(suffix));
+    qp_puts(name, replacement);
+    const struct qplan_entry *codes = name->error ? NULL : qp_st_find(st, name->data, name->n);
     if (!codes)
         return false;
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)codes->storage);
     return row->is_integer || row->is_f8;
 }
 
-const struct qplan_entry *qp_find_quantized(const struct qp_st *st)
+/* Whether the entry belongs to quantized weights, by its name and by what stands beside it. */
+static bool is_quantized(const struct qp_st *st, const struct qplan_entry *entry,
+                         struct qp_writer *name)
 {
     static const char *const whole[] = {".qweight", "weight_packed"};
     static const char *const scales[] = {"_scale", ".scales", "_scale_inv", ".absmax"};
-    for (size_t i = 0; i < st->n_entries; i++) {
-        const struct qplan_entry *entry = &st->entries[i];
-        for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
-            if (ends_with(entry, whole[k]))
-                return entry;
-        }
-        for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
-            if (ends_with(entry, scales[k]) &&
-                (has_codes(st, entry, scales[k], "") || has_codes(st, entry, scales[k], ".weight")))
-                return entry;
-        }
+    for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
+        if (ends_with(entry, whole[k]))
+            return true;
     }
-    return NULL;
+    for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
+        if (ends_with(entry, scales[k]) && (has_codes(st, entry, scales[k], "", name) ||
+                                            has_codes(st, entry, scales[k], ".weight", name)))
+            return true;
+    }
+    return false;
+}
+
+enum qplan_status qp_find_quantized(const struct qp_st *st, const struct qplan_entry **found,
+                                    struct qplan_error *err)
+{
+    struct qp_writer name;
+    qp_writer_init(&name);
+    *found = NULL;
+    for (size_t i = 0; i < st->n_entries && !*found; i++) {
+        if (is_quantized(st, &st->entries[i], &name))
+            *found = &st->entries[i];
+    }
+    enum qplan_status status = qp_writer_finish(&name, st->file.shown, err);
+    qp_writer_free(&name);
+    return status;
 }

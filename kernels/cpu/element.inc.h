@@ -67,8 +67,11 @@ enum NAME(verdict) { NAME(fits), NAME(clips), NAME(offends) };
 static inline enum NAME(verdict)
     NAME(judge)(WORK x, WORK y, const struct NAME(ends) * ends, struct qp_check *result)
 {
-    if (!NAME(finite)(x)) {
+    if (!NAME(finite)(x))
         result->nonfinite++;
+    if (!(ends->bound >= 0)) /* no scale at all */
+        return NAME(offends);
+    if (!NAME(finite)(x)) {
         WORK wanted = x > 0 ? ends->most : x < 0 ? ends->least : (WORK)0;
         return y == wanted ? NAME(fits) : NAME(offends);
     }

@@ -172,9 +172,11 @@ static inline vf v_load_bf16(const unsigned char *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+/* What is infinite becomes the largest finite value. */
 static inline void v_store_f32(unsigned char *p, vf x)
 {
-    _mm256_storeu_ps((float *)(void *)p, x);
+    const vf most = _mm256_set1_ps(0x1.fffffep127f), least = _mm256_set1_ps(-0x1.fffffep127f);
+    _mm256_storeu_ps((float *)(void *)p, v_max(least, v_min(most, x)));
 }
 
 /* 32-bit lanes that fit 16 bits, as 16-bit lanes in order. */

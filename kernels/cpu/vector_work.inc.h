@@ -7,11 +7,12 @@
 
 /*
  * A limit for differences in f32 that is safely below a bound for exact ones: smaller by a factor
- * of more than 2^-23, conversions considered. Bounds so small that f32 lacks the bits give 0.
+ * of more than 2^-23, conversions considered. Where f32 lacks the bits, or there is no bound, no
+ * difference is that small.
  */
 static inline float sure_limit(double bound)
 {
-    return bound > 0x1p-100 && bound < 0x1p120 ? (float)(bound * (1 - 0x1p-21)) : 0.0f;
+    return bound > 0x1p-100 && bound < 0x1p120 ? (float)(bound * (1 - 0x1p-21)) : -1.0f;
 }
 
 /* What a check knows of all sets. */

@@ -19,7 +19,7 @@ import st
 from expect import Message, wanted
 
 LIMITS = os.environ.get("QPLAN_TEST_LIMITS") != "off"
-TIMEOUT = 20 if LIMITS else 300
+TIMEOUT = 60 if LIMITS else 300
 INPUT, OUTPUT = "m.safetensors", "out.safetensors"
 OLD = b"the old content of the output"
 OLD_TIME = 1_000_000_000_123_456_789

@@ -70,6 +70,12 @@ def hint(pattern):
                        lambda m: bool(pattern.search(m.text)))
 
 
+def no_hint(pattern):
+    """Nowhere on stderr: a hint that does not belong to this fault."""
+    pattern = words(pattern)
+    return Expectation(f"no /{pattern.pattern}/", lambda m: not pattern.search(m.text))
+
+
 def tensor(name):
     """A name from the file, in single quotes."""
     return f"'{name}'"

@@ -138,7 +138,7 @@ NOT_JSON = {
     "wrong-close": "{" + T.replace("[2]", "[2⟦}⟧") + "}",
 }
 for name, text in NOT_JSON.items():
-    refuse(f"B18-{name}", bad(text), at())
+    refuse(f"B18-{name}", bad(text), at(), not_named(words("BOM|byte order mark")))
 for text in ("NaN", "Infinity", "-Infinity", "+1", ".5", "0x10", "01", "1.", "1e", "-", "nul",
              "True"):
     refuse(f"B18-{text}", bad("{" + T.replace("[2]", f"[⟦{text}⟧]") + "}"), at())
@@ -175,6 +175,9 @@ def unterminated(text):
 for name, text in (("value", '{"__metadata__":{"k":"'), ("name", '{"')):
     refuse(f"B21-{name}", unterminated(text), between(8, 8 + len(text) + 99_000_000),
            limits=Limits(seconds=0.5), cost=2)
+
+for name, text in (("short", '{"__metadata__":{"k":"v'), ("escape", '{"a\\n'), ("quote", '{"')):
+    refuse(f"B21-{name}", st(text), between(8 + text.rindex('"'), 8 + len(text)))
 
 MILLION = 1_000_000
 BIG = Limits(seconds=2, rss=400 * MiB)
@@ -233,7 +236,7 @@ def copied_value(bench):
 # --- B25 to B35: JSON, but not a safetensors header ---
 
 for name, value in (("array", '["F32",[2],[0,8]]'), ("string", '"F32"'), ("number", "1"),
-                    ("null", "null"), ("true", "true")):
+                    ("null", "null"), ("true", "true"), ("false", "false")):
     refuse(f"B25-{name}", bad('{"t":⟦' + value + "⟧}"), tensor("t"), words("object"), at())
 for name, value in (("object", '{"F32":null}'), ("number", "32"), ("null", "null"),
                     ("array", '["F32"]')):

@@ -149,11 +149,12 @@ static enum qplan_status write_output(const char *path, bool force, const char *
                                       struct qplan_error *err)
 {
     struct qp_out out;
+    bool synced;
     enum qplan_status status = qp_out_open(&out, path, force, strlen(bytes), NULL, 0, err);
     if (status == QPLAN_OK)
         status = qp_out_write(&out, 0, bytes, strlen(bytes), err);
     if (status == QPLAN_OK)
-        status = qp_out_commit(&out, err);
+        status = qp_out_commit(&out, &synced, err);
     qp_out_discard(&out);
     qp_out_discard(&out); /* nothing twice */
     return status;
@@ -171,13 +172,15 @@ static void assert_content(const char *path, const char *expected)
 static void an_output_has_its_name_only_after_the_commit(void **state)
 {
     struct qp_out out;
+    bool synced;
     struct qplan_error err;
     (void)state;
     OK(qp_out_open(&out, path_of("o1"), false, 6, NULL, 0, &err), &err);
     OK(qp_out_write(&out, 3, "def", 3, &err), &err);
     OK(qp_out_write(&out, 0, "abc", 3, &err), &err);
     assert_false(file_exists(path_of("o1")));
-    OK(qp_out_commit(&out, &err), &err);
+    OK(qp_out_commit(&out, &synced, &err), &err);
+    assert_true(synced);
     assert_content(path_of("o1"), "abcdef");
     qp_out_discard(&out);
     assert_content(path_of("o1"), "abcdef");
@@ -218,13 +221,14 @@ static void an_existing_target_needs_force(void **state)
 static void a_target_made_meanwhile_is_not_lost(void **state)
 {
     struct qp_out out;
+    bool synced;
     struct qplan_error err;
     size_t before = folder_count(&folder);
     (void)state;
     OK(qp_out_open(&out, path_of("o5"), false, 3, NULL, 0, &err), &err);
     OK(qp_out_write(&out, 0, "new", 3, &err), &err);
     write_file(path_of("o5"), "theirs", 6);
-    assert_int_equal(qp_out_commit(&out, &err), QPLAN_ERR_IO);
+    assert_int_equal(qp_out_commit(&out, &synced, &err), QPLAN_ERR_IO);
     assert_int_equal(err.sys_errno, EEXIST);
     assert_content(path_of("o5"), "theirs");
     assert_int_equal(folder_count(&folder), before + 1);
