@@ -206,8 +206,9 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
         QP_TRY(qp_warn(&plan->warnings, &plan->arena, "nothing-quantized", st->file.path,
                        "no tensor is quantized: the output is a copy", err));
     if (plan->header_bytes - 8 > QP_ST_WARN_HEADER)
-        QP_TRY(qp_warn(&plan->warnings, &plan->arena, "header-over-25MB", plan->output_name,
-                       "the header passes 25,000,000 bytes, which some readers refuse", err));
+        QP_TRY(qp_warn(
+            &plan->warnings, &plan->arena, "header-over-25MB", st->file.path,
+            "the header of the output passes 25,000,000 bytes, which some readers refuse", err));
     return QPLAN_OK;
 }
 

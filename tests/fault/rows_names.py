@@ -193,7 +193,8 @@ def header_warning(name, extra, expected):
         report = report_of(bench, result)
         subjects = [w["subject"] for w in report["warnings"]
                     if w["code"] == "header-over-25MB"] if report else None
-        bench.check(bool(subjects) == expected, f"header-over-25MB: {'not ' * (not expected)}expected")
+        bench.check(bool(subjects) == expected,
+                    f"header-over-25MB: expected {expected}, found {bool(subjects)}")
         # one of the two files that the run is about, as they were given
         bench.check(not subjects or subjects[0] in (INPUT, OUTPUT),
                     f"header-over-25MB: subject: expected {OUTPUT}, found {subjects}")

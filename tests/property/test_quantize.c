@@ -247,7 +247,7 @@ static enum verdict judge(const struct written *w, const struct source *s, uint6
     int32_t zero = zero_at(w, set);
     double y = decode(s, scale, code_at(w, s, i) - zero);
     int k = (int)qplan_dtype_bits(w->scheme.dtype) - (s->dtype == QPLAN_F64 ? 50 : 21);
-    if (!isfinite(scale))
+    if (!(scale > 0) || isinf(scale))
         return BAD;
     if (isnan(x))
         return y == 0 ? GOOD : BAD;
