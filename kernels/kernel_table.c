@@ -24,13 +24,14 @@ const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum q
 
 const struct qp_code_kernels *qp_code_kernels(enum qplan_isa isa)
 {
-    static const struct qp_code_kernels *const rows[] = {&qp_avx2_codes, &qp_scalar_codes};
-    size_t i = 0;
+    static const struct qp_code_kernels *const rows[] = {&qp_avx2_codes};
     if (isa == QPLAN_ISA_BEST)
         isa = qp_isa_detect();
-    while (!rows[i]->pack4 || rows[i]->isa > isa)
-        i++;
-    return rows[i];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i]->pack4 && rows[i]->isa <= isa)
+            return rows[i];
+    }
+    return &qp_scalar_codes;
 }
 
 enum qplan_isa qplan_isa_used(enum qplan_isa limit)

@@ -222,13 +222,12 @@ static enum qplan_status read_quantize(const struct reader *r, const cJSON *cons
     if (qplan_scheme_parse(&t->scheme, m[T_SCHEME]->valuestring, &detail) != QPLAN_OK)
         return qp_fail(r->err, QPLAN_ERR_INVALID, r->name, "%s: %s: %s", where, detail.subject,
                        detail.message);
-    const cJSON *calibrate = m[T_CALIBRATE];
-    bool is_default = !calibrate || cJSON_IsNull(calibrate);
-    if (!is_default && !cJSON_IsString(calibrate))
+    if (!is_text_or_null(m[T_CALIBRATE]))
         return bad(r, "calibrate", "a name", NULL);
-    t->calibrate = qp_calibrator_find(is_default ? "minmax" : calibrate->valuestring);
+    const char *calibrate = cJSON_GetStringValue(m[T_CALIBRATE]);
+    t->calibrate = qp_calibrator_find(calibrate ? calibrate : "minmax");
     if (!t->calibrate)
-        return bad(r, "calibrate", "minmax", calibrate->valuestring);
+        return bad(r, "calibrate", "minmax", calibrate);
     t->quantize = true;
     return QPLAN_OK;
 }

@@ -90,7 +90,7 @@ if [ -z "$fast" ]; then
     export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
     run asan -LE "^($skip|static)\$"
     unset QPLAN_TEST_LIMITS ASAN_OPTIONS UBSAN_OPTIONS
-    run clang -L '^(unit|property|golden)$' -LE "^$skip\$"
+    run clang -L '^(unit|property|golden)$' -LE "^($skip|static)\$"
 fi
 
 echo "==== summary$summary"

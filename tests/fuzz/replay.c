@@ -17,12 +17,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static long replay_file(const char *path, size_t size)
 {
     FILE *file = fopen(path, "rb");
-    uint8_t *data = malloc(size ? size : 1);
+    uint8_t *data = malloc(size); /* not NULL for an empty input either, as with libFuzzer */
     long n = -1;
 
     if (file && data && fread(data, 1, size, file) == size) {
-        uint8_t *input = size ? data : NULL;
-        LLVMFuzzerTestOneInput(input, size);
+        LLVMFuzzerTestOneInput(data, size);
         n = 1;
     } else {
         perror(path);
