@@ -46,7 +46,7 @@ void qp_free(void *block)
 char *qp_strndup(const char *text, size_t n)
 {
     char *copy = qp_alloc((uint64_t)n + 1, 1);
-    if (copy)
+    if (copy && n > 0)
         memcpy(copy, text, n);
     return copy;
 }
