@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "execute.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -167,13 +168,24 @@ static const char *const tensor_keys[] = {"name",   "file",    "dtype",     "sha
                                           "action", "scheme",  "calibrate", "rule",
                                           "reason", "outputs", NULL};
 
-static enum qplan_status mismatch(const struct reader *r, const struct qplan_entry *entry,
-                                  const char *what)
+/* A value that the document gives a tensor, as text, cut and safe to print. */
+static const char *show_item(char out[QP_QUOTED], const cJSON *item)
 {
-    char subject[512];
+    char *text = item ? cJSON_PrintUnformatted(item) : NULL;
+    size_t n = text ? strlen(text) : 0;
+    (void)qp_quote(out, text ? text : "", n < 60 ? n : 60);
+    cJSON_free(text);
+    return out;
+}
+
+static enum qplan_status mismatch(const struct reader *r, const struct qplan_entry *entry,
+                                  const char *what, const cJSON *expected, const char *found)
+{
+    char subject[512], planned[QP_QUOTED];
     (void)qp_st_subject(subject, &r->plan->checkpoint->st, entry);
     return qp_fail(r->err, QPLAN_ERR_INVALID, r->name,
-                   "the plan is for another checkpoint: %s of %s differs", what, subject);
+                   "the plan is for another checkpoint: %s of %s differs: expected %s, found %s",
+                   what, subject, show_item(planned, expected), found);
 }
 
 static enum qplan_status find_tensor(const struct reader *r, const cJSON *const *m,
@@ -197,12 +209,15 @@ static enum qplan_status find_tensor(const struct reader *r, const cJSON *const 
 static enum qplan_status check_tensor(const struct reader *r, const cJSON *const *m,
                                       const struct qplan_entry *entry)
 {
+    const char *dtype = qplan_storage_name((enum qplan_storage)entry->storage);
+    char shape[256];
     if (m[T_FILE] && !is_number(m[T_FILE], 0))
-        return mismatch(r, entry, "file");
-    if (!is_string(m[T_DTYPE], qplan_storage_name((enum qplan_storage)entry->storage)))
-        return mismatch(r, entry, "dtype");
+        return mismatch(r, entry, "file", m[T_FILE], "0");
+    if (!is_string(m[T_DTYPE], dtype))
+        return mismatch(r, entry, "dtype", m[T_DTYPE], dtype);
     if (!is_shape(m[T_SHAPE], entry->shape, entry->rank))
-        return mismatch(r, entry, "shape");
+        return mismatch(r, entry, "shape", m[T_SHAPE],
+                        qp_format_list(shape, sizeof shape, entry->shape, entry->rank));
     return QPLAN_OK;
 }
 
@@ -213,8 +228,8 @@ static enum qplan_status read_quantize(const struct reader *r, const cJSON *cons
     (void)qp_quote(where, t->source->name, t->source->name_len);
     const char *unfit = qp_unquantizable(t->source);
     if (unfit)
-        return qp_fail(r->err, QPLAN_ERR_INVALID, r->name, "%s cannot be quantized: %s", where,
-                       unfit);
+        return qp_fail(r->err, QPLAN_ERR_INVALID, r->name, "%s cannot be quantized: %s (%s)", where,
+                       unfit, qplan_storage_name((enum qplan_storage)t->source->storage));
     if (!cJSON_IsString(m[T_SCHEME]))
         return qp_fail(r->err, QPLAN_ERR_INVALID, r->name,
                        "%s: action quantize needs a scheme, for example \"int8:c0\"", where);

@@ -54,7 +54,7 @@ def first_difference(a, b):
     return f"{len(b)} bytes, expected {len(a)}"
 
 
-# ---- Golden files ---------------------------------------------------------------------------------
+# ---- Golden files -------------------------------------------------------------------------------
 
 def check_file(case, part, path, data):
     """Compares a written file with the golden one."""
@@ -81,7 +81,7 @@ def check_case(qplan, case, data, folder):
         check_file(case, "dequant", back, data)
 
 
-# ---- Determinism ----------------------------------------------------------------------------------
+# ---- Determinism --------------------------------------------------------------------------------
 
 def bf16(values):
     """Values as the upper halves of f32, cut off."""
@@ -129,8 +129,8 @@ def write_model(path):
 
 
 SCHEMES = ("int8:t", "int8:c0", "int8:c-1:asym", "int8:c1:narrow:bf16", "uint8:g100:f16",
-           "uint8:b64x100", "int4:g128", "int4:t:asym", "int4:c-1:bf16", "uint4:g7", "uint4:b3x5:sym",
-           "int4:b128x1:narrow")
+           "uint8:b64x100", "int4:g128", "int4:t:asym", "int4:c-1:bf16", "uint4:g7",
+           "uint4:b3x5:sym", "int4:b128x1:narrow")
 
 # Threads, memory cap, instruction set; the first is what the others are compared with.
 SETTINGS = (("1", None, "scalar"), ("1", None, None), ("2", None, None), ("3", None, None),
@@ -183,7 +183,7 @@ def check_scheme(qplan, scheme, settings, folder):
                 raise Failure(f"{what} with {words}: {first_difference(expected[what], found)}")
 
 
-# ---- The whole ------------------------------------------------------------------------------------
+# ---- The whole ----------------------------------------------------------------------------------
 
 def jobs(qplan, data, folder, only):
     """Pairs of a name and a function that raises Failure."""

@@ -1,7 +1,7 @@
 /*
- * test_measure.c - comparing large tensors, which is done in units by several workers: the first
- * offender is the first in the tensor, all are counted, and no number depends on how the work was
- * cut.
+ * test_measure.c - large tensors, which are worked on in pieces by several workers: no byte and no
+ * number depends on how the work was cut, the first offender is the first in the tensor, and all
+ * are counted.
  */
 #include "support.h"
 
@@ -165,6 +165,38 @@ static void kept_tensors_are_compared_in_units_too(void **state)
     text_free(&text);
 }
 
+/*
+ * Sets that are larger than a tile, columns that are too short to be read alone, more sets than a
+ * tile has room for: read twice and in pieces with little memory, in one go with more.
+ */
+static void tensors_that_do_not_fit_a_tile_become_the_same_bytes(void **state)
+{
+    static const struct {
+        uint64_t rows, cols;
+    } shapes[] = {{5, 40000}, {300, 600}, {1, 200001}, {3001, 60}, {66667, 3}};
+    static float values[200100];
+    uint64_t seed = 6;
+    struct qplan_error err;
+    (void)state;
+    for (size_t i = 0; i < COUNT(values); i++)
+        values[i] = (float)(random_signed(&seed) * ldexp(1, (int)(i / 37 % 30) - 15));
+    for (size_t i = 0; i < COUNT(shapes) * COUNT(schemes); i++) {
+        const uint64_t rows = shapes[i / COUNT(schemes)].rows,
+                       cols = shapes[i / COUNT(schemes)].cols;
+        const char *scheme = schemes[i % COUNT(schemes)];
+        const struct tensor w = {"w", "F32", 2, {rows, cols}, values, rows * cols * 4};
+        write_checkpoint(path_of("s2"), NULL, &w, 1);
+        for (size_t k = 0; k < COUNT(runs); k++) {
+            struct qplan_run run = runs[k];
+            run.force = true;
+            OK(quantize_file(path_of("s2"), path_of(k ? "other" : "q2"), scheme, &run, &err), &err);
+            if (k && !same_files(path_of("q2"), path_of("other")))
+                fail_msg("%" PRIu64 "x%" PRIu64 " %s: run %zu differs", rows, cols, scheme, k);
+        }
+        OK(verify_file(path_of("q2"), path_of("s2"), &err), &err);
+    }
+}
+
 /* The sums of many blocks against long double. */
 static void sums_of_many_blocks_are_right(void **state)
 {
@@ -210,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_offender_of_all_units_is_named_and_all_are_counted),
         cmocka_unit_test(kept_tensors_are_compared_in_units_too),
+        cmocka_unit_test(tensors_that_do_not_fit_a_tile_become_the_same_bytes),
         cmocka_unit_test(sums_of_many_blocks_are_right),
     };
     return cmocka_run_group_tests(tests, make_source, remove_source);
