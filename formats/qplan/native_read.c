@@ -86,19 +86,17 @@ static enum qplan_status find_part(const struct qp_st *st, const struct qplan_en
 {
     char subject[512];
     *out = qp_st_find(st, wanted->name, wanted->name_len);
-    if (!*out && optional)
+    if (*out ? same_tensor(*out, wanted) : optional)
         return QPLAN_OK;
-    qp_st_subject(subject, st, wanted);
+    (void)qp_st_subject(subject, st, wanted);
     if (!*out)
         return qp_fail(err, QPLAN_ERR_INVALID, subject,
                        "recorded in " QP_NATIVE_TENSORS_KEY " but not in the file");
-    if (!same_tensor(*out, wanted))
-        return qp_fail(err, QPLAN_ERR_INVALID, subject,
-                       "type and shape are not those of its record: expected %s of rank %u, found "
-                       "%s of rank %u or other extents",
-                       qplan_storage_name((enum qplan_storage)wanted->storage), wanted->rank,
-                       qplan_storage_name((enum qplan_storage)(*out)->storage), (*out)->rank);
-    return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, subject,
+                   "type and shape are not those of its record: expected %s of rank %u, found "
+                   "%s of rank %u or other extents",
+                   qplan_storage_name((enum qplan_storage)wanted->storage), wanted->rank,
+                   qplan_storage_name((enum qplan_storage)(*out)->storage), (*out)->rank);
 }
 
 static enum qplan_status find_parts(const struct qp_st *st, const char *name, size_t n_name,

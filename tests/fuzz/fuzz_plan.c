@@ -101,8 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct qplan_plan *plan;
     struct qplan_error err;
-    const char *text = size ? (const char *)data : "";
-    enum qplan_status status = qplan_plan_read(&plan, the_checkpoint(), "input", text, size, &err);
+    enum qplan_status status =
+        qplan_plan_read(&plan, the_checkpoint(), "input", (const char *)data, size, &err);
     if (status == QPLAN_OK)
         require_same_again(plan);
     else
