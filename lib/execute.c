@@ -64,6 +64,10 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->scale = qp_take(carve, n_sets * sizeof(double));
     b->zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->stored = qp_take(carve, n_sets * sizeof(float));
+    for (int i = 0; i < QP_JOINS; i++) {
+        b->joined[i] = (struct qp_joined){.cap = tile_bytes / 8};
+        b->joined[i].data = qp_take(carve, b->joined[i].cap);
+    }
 }
 
 static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job)
@@ -158,6 +162,42 @@ static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct q
         leave_tensor(c);
 }
 
+/* Whether a tensor is better done together with its neighbours: it must fit in one strip a period.
+ */
+static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
+{
+    struct qp_sets sets;
+    if (t->source->end - t->source->begin > qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / 8)
+        return false;
+    if (!t->quantize)
+        return true;
+    qp_sets_make(&sets, &t->scheme, t->source->shape, t->source->rank);
+    return sets.n_sets <= sets_of_tile(e->job.tile_bytes);
+}
+
+/* Takes as many small tensors as fill a piece; false if there are not even two. */
+static bool take_batch(struct engine *e, struct qp_unit *unit)
+{
+    struct cursor *c = &e->cursor;
+    const uint64_t most = qp_min_u64(e->job.tile_bytes, CACHED_BYTES);
+    uint64_t n_bytes = 0;
+    size_t end = c->tensor;
+    while (end < e->n_order && is_small(e, e->order[end])) {
+        n_bytes += e->order[end]->source->end - e->order[end]->source->begin;
+        if (n_bytes > most)
+            break;
+        end++;
+    }
+    if (end - c->tensor < 2)
+        return false;
+    *unit = (struct qp_unit){.number = c->number++,
+                             .kind = QP_UNIT_BATCH,
+                             .batch = &e->order[c->tensor],
+                             .n_batch = end - c->tensor};
+    c->tensor = end;
+    return true;
+}
+
 static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
     struct cursor *c = &e->cursor;
@@ -182,6 +222,9 @@ static bool claim(struct engine *e, struct qp_unit *unit)
     (void)pthread_mutex_lock(&e->job.lock);
     while (!found && !qp_job_stopping(&e->job) && c->tensor < e->n_order) {
         const struct qp_plan_tensor *t = e->order[c->tensor];
+        found = !c->inside && take_batch(e, unit);
+        if (found)
+            break;
         if (!c->inside)
             enter_tensor(e, t);
         found = may_start(c);

@@ -15,7 +15,8 @@
 struct task {
     const struct qp_unit_context *context;
     const struct qp_unit *unit;
-    const struct qp_unit_buffers *b;
+    struct qp_unit_buffers *b;
+    const void *src;        /* the elements of the piece */
     const struct qp_st *st; /* of the source */
     const struct qp_source_kernels *kernels;
     struct qp_sets sets;
@@ -36,12 +37,42 @@ static void prepare(struct task *task)
     qp_piece_at(&task->sets, &task->unit->strip, task->unit->piece, &task->piece);
 }
 
+/* ---- Writing --------------------------------------------------------------------------------- */
+
+static enum qplan_status flush_joined(const struct task *task, struct qp_joined *joined)
+{
+    size_t n = joined->n;
+    joined->n = 0;
+    return qp_out_write(task->context->out, joined->off, joined->data, n, task->err);
+}
+
+/* Adds to what is joined; what does not follow it, or has no room, sends it off first. */
+static enum qplan_status join(const struct task *task, struct qp_joined *joined, uint64_t off,
+                              const void *bytes, size_t n)
+{
+    if (off != joined->off + joined->n || n > joined->cap - joined->n)
+        QP_TRY(flush_joined(task, joined));
+    if (n > joined->cap)
+        return qp_out_write(task->context->out, off, bytes, n, task->err);
+    if (joined->n == 0)
+        joined->off = off;
+    memcpy(joined->data + joined->n, bytes, n);
+    joined->n += n;
+    return QPLAN_OK;
+}
+
+/* Bytes of an output tensor: at once, or in a batch together with what follows. */
 static enum qplan_status write_at(const struct task *task, unsigned part, uint64_t off,
                                   const void *bytes, size_t n)
 {
-    const struct qplan_entry *entry = &task->unit->tensor->outputs[part];
-    return qp_out_write(task->context->out, task->context->plan->header_bytes + entry->begin + off,
-                        bytes, n, task->err);
+    const struct qp_plan_tensor *t = task->unit->tensor;
+    uint64_t at = task->context->plan->header_bytes + t->outputs[part].begin + off;
+    enum qp_joined_kind kind = !t->quantize       ? QP_JOIN_KEPT
+                               : part == QP_SCALE ? QP_JOIN_SCALES
+                                                  : QP_JOIN_CODES;
+    if (task->unit->batch)
+        return join(task, &task->b->joined[kind], at, bytes, n);
+    return qp_out_write(task->context->out, at, bytes, n, task->err);
 }
 
 /* ---- Steps -------------------------------------------------------------------------------------
@@ -49,6 +80,7 @@ static enum qplan_status write_at(const struct task *task, unsigned part, uint64
 
 static enum qplan_status read_tile(struct task *task)
 {
+    task->src = task->b->tile;
     return qp_read_piece(task->st, task->unit->tensor->source, &task->sets, &task->piece,
                          task->kernels->elem_bytes, task->b->tile, task->err);
 }
@@ -59,7 +91,7 @@ static enum qplan_status find_ranges(struct task *task)
     size_t n = qp_tile_sets(&task->piece.tile) * task->kernels->work_bytes;
     memset(b->lo, 0, n);
     memset(b->hi, 0, n);
-    uint64_t others = task->kernels->range(&task->piece.tile, b->tile, b->lo, b->hi);
+    uint64_t others = task->kernels->range(&task->piece.tile, task->src, b->lo, b->hi);
     if (others == 0 || task->context->plan->nonfinite == QPLAN_NONFINITE_SATURATE)
         return QPLAN_OK;
     return qp_fail_nonfinite(task->st, task->unit->tensor->source, b->tile,
@@ -90,7 +122,7 @@ static enum qplan_status write_zeros(struct task *task, size_t n, const int32_t 
     return write_at(task, QP_ZERO_POINT, task->unit->strip.set, stored, n);
 }
 
-/* Finds and writes scale and zero point of the n sets of a strip. */
+/* Finds scale and zero point of the n sets of a strip, and writes the scales. */
 static enum qplan_status find_params(struct task *task, size_t n, const void *lo, const void *hi,
                                      void *scale, int32_t *zero)
 {
@@ -101,32 +133,44 @@ static enum qplan_status find_params(struct task *task, size_t n, const void *lo
     if (good < n)
         return fail_scale(task, task->unit->strip.set + good);
     work->store(dtype, n, scale, task->b->stored);
-    QP_TRY(write_at(task, QP_SCALE, task->unit->strip.set * size, task->b->stored, n * size));
-    return write_zeros(task, n, zero);
+    return write_at(task, QP_SCALE, task->unit->strip.set * size, task->b->stored, n * size);
 }
 
 static enum qplan_status write_codes(struct task *task, const void *scale, const int32_t *zero)
 {
     const struct qp_plan_tensor *t = task->unit->tensor;
     const struct qp_code_form form = qp_code_form(&t->scheme, task->context->job->run->isa);
+    uint8_t *codes = task->b->codes;
+    task->kernels->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
+    if (task->unit->batch) {
+        uint64_t elem = task->piece.row * task->sets.row_len;
+        size_t n = qp_pack_codes(&task->sets, &form, elem,
+                                 (size_t)(task->piece.n_rows * task->piece.n_cols), codes);
+        return write_at(task, QP_CODES, qp_code_offset(&task->sets, form.packed, elem), codes, n);
+    }
     uint64_t off = task->context->plan->header_bytes + t->outputs[QP_CODES].begin;
-    task->kernels->quantize(&task->piece.tile, task->b->tile, &task->rule, scale, zero,
-                            task->b->codes);
-    return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &form, task->b->codes,
+    return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &form, codes,
                           task->err);
 }
 
 /* ---- Units -------------------------------------------------------------------------------------
  */
 
-static enum qplan_status do_whole(struct task *task)
+/* A strip whose elements are in memory. */
+static enum qplan_status quantize_strip(struct task *task)
 {
     const struct qp_unit_buffers *b = task->b;
     size_t n = (size_t)task->unit->strip.n_sets;
-    QP_TRY(read_tile(task));
     QP_TRY(find_ranges(task));
     QP_TRY(find_params(task, n, b->lo, b->hi, b->scale, b->zero));
-    return write_codes(task, b->scale, b->zero);
+    QP_TRY(write_codes(task, b->scale, b->zero));
+    return write_zeros(task, n, b->zero); /* in the file they follow the codes */
+}
+
+static enum qplan_status do_whole(struct task *task)
+{
+    QP_TRY(read_tile(task));
+    return quantize_strip(task);
 }
 
 /* Adds the ranges of a piece to the strip's; true for the last piece, which has them all. */
@@ -150,8 +194,9 @@ static enum qplan_status do_ranges(struct task *task)
     QP_TRY(find_ranges(task));
     if (!merge_ranges(task))
         return QPLAN_OK;
-    QP_TRY(find_params(task, (size_t)task->unit->strip.n_sets, slot->lo, slot->hi, slot->scale,
-                       slot->zero));
+    const size_t n = (size_t)task->unit->strip.n_sets;
+    QP_TRY(find_params(task, n, slot->lo, slot->hi, slot->scale, slot->zero));
+    QP_TRY(write_zeros(task, n, slot->zero));
     (void)pthread_mutex_lock(&job->lock);
     slot->ready = true;
     (void)pthread_cond_broadcast(&job->changed);
@@ -192,14 +237,66 @@ static enum qplan_status do_copy(struct task *task)
                          unit->n, task->b->tile, task->err);
 }
 
+/* One tensor of a batch: small enough that every strip is whole bands, one behind the other. */
+static enum qplan_status quantize_small(const struct task *batch, const struct qp_plan_tensor *t,
+                                        const char *bytes)
+{
+    const struct qp_job *job = batch->context->job;
+    const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
+    const uint64_t n_elems = job->tile_bytes / elem_bytes;
+    const struct qp_limits limits = {n_elems, job->tile_bytes / 64, n_elems};
+    const bool packed = qplan_dtype_bits(t->scheme.dtype) == 4;
+    struct qp_unit unit = {.kind = QP_UNIT_WHOLE, .tensor = t, .batch = batch->unit->batch};
+    struct task task = *batch;
+    uint64_t band = 0, col = 0;
+    task.unit = &unit;
+    qp_sets_make(&task.sets, &t->scheme, t->source->shape, t->source->rank);
+    do {
+        qp_strip_at(&task.sets, &limits, elem_bytes, packed, band, col, &unit.strip);
+        prepare(&task);
+        task.src = bytes + task.piece.row * task.sets.row_len * elem_bytes;
+        QP_TRY(quantize_strip(&task));
+    } while (qp_strip_next(&task.sets, &unit.strip, &band, &col));
+    return QPLAN_OK;
+}
+
+static enum qplan_status keep_small(const struct task *batch, const struct qp_plan_tensor *t,
+                                    const char *bytes)
+{
+    const struct qp_unit unit = {.kind = QP_UNIT_COPY, .tensor = t, .batch = batch->unit->batch};
+    struct task task = *batch;
+    task.unit = &unit;
+    return write_at(&task, 0, 0, bytes, (size_t)(t->source->end - t->source->begin));
+}
+
+/* Tensors follow each other without a hole in the source, so one read gets them all. */
+static enum qplan_status do_batch(struct task *task)
+{
+    const struct qp_unit *unit = task->unit;
+    const uint64_t begin = unit->batch[0]->source->begin;
+    const uint64_t end = unit->batch[unit->n_batch - 1]->source->end;
+    QP_TRY(qp_file_read(&task->st->file, task->st->header_bytes + begin, task->b->tile,
+                        (size_t)(end - begin), task->err));
+    for (size_t i = 0; i < unit->n_batch; i++) {
+        const struct qp_plan_tensor *t = unit->batch[i];
+        const char *bytes = (const char *)task->b->tile + (t->source->begin - begin);
+        QP_TRY(t->quantize ? quantize_small(task, t, bytes) : keep_small(task, t, bytes));
+    }
+    for (int i = 0; i < QP_JOINS; i++)
+        QP_TRY(flush_joined(task, &task->b->joined[i]));
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
-                              const struct qp_unit_buffers *buffers, struct qplan_error *err)
+                              struct qp_unit_buffers *buffers, struct qplan_error *err)
 {
     struct task task = {.context = context,
                         .unit = unit,
                         .b = buffers,
                         .st = &context->plan->checkpoint->st,
                         .err = err};
+    if (unit->kind == QP_UNIT_BATCH)
+        return do_batch(&task);
     if (unit->kind == QP_UNIT_COPY)
         return do_copy(&task);
     prepare(&task);
@@ -212,6 +309,8 @@ uint64_t qp_unit_bytes(const struct qp_unit *unit)
 {
     if (unit->kind == QP_UNIT_COPY)
         return unit->n;
+    if (unit->kind == QP_UNIT_BATCH)
+        return unit->batch[unit->n_batch - 1]->source->end - unit->batch[0]->source->begin;
     const struct qp_strip *strip = &unit->strip;
     uint64_t bits = qplan_storage_bits((enum qplan_storage)unit->tensor->source->storage);
     uint64_t bytes = strip->n_rows * strip->n_cols * (bits / 8);

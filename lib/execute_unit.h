@@ -10,6 +10,7 @@
 #include "split.h"
 
 enum qp_unit_kind {
+    QP_UNIT_BATCH, /* small tensors that follow each other: one read for all */
     QP_UNIT_COPY,
     QP_UNIT_WHOLE,  /* a strip in one piece */
     QP_UNIT_RANGES, /* a piece of a strip that is read twice: the first time */
@@ -29,10 +30,21 @@ struct qp_unit {
     enum qp_unit_kind kind;
     const struct qp_plan_tensor *tensor;
     struct qp_strip strip;
-    uint64_t piece;       /* of the strip */
-    uint64_t off, n;      /* copy: bytes of the tensor */
+    uint64_t piece;                            /* of the strip */
+    uint64_t off, n;                           /* copy: bytes of the tensor */
+    const struct qp_plan_tensor *const *batch; /* in file order */
+    size_t n_batch;
     struct qp_slot *slot; /* of a strip that is read twice */
 };
+
+/* Writes that follow each other, joined: tensors of a batch do, by the order of both files. */
+struct qp_joined {
+    char *data;
+    size_t cap, n;
+    uint64_t off; /* of data[0] in the output */
+};
+
+enum qp_joined_kind { QP_JOIN_SCALES, QP_JOIN_CODES, QP_JOIN_KEPT, QP_JOINS };
 
 /* The buffers of one worker. */
 struct qp_unit_buffers {
@@ -41,6 +53,7 @@ struct qp_unit_buffers {
     void *lo, *hi, *scale;
     int32_t *zero;
     void *stored; /* scales or zero points as they are written */
+    struct qp_joined joined[QP_JOINS];
 };
 
 /* Where a unit reads and writes. */
@@ -52,7 +65,7 @@ struct qp_unit_context {
 
 /* Does one unit. */
 enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
-                              const struct qp_unit_buffers *buffers, struct qplan_error *err);
+                              struct qp_unit_buffers *buffers, struct qplan_error *err);
 
 /* For progress: the source bytes of a unit; a byte that is read twice counts half each time. */
 uint64_t qp_unit_bytes(const struct qp_unit *unit);

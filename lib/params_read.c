@@ -21,24 +21,39 @@ static int32_t default_zero(const struct qp_native_tensor *tensor)
     return rule.is_signed ? 0 : (rule.q_max + 1) / 2;
 }
 
+static enum qplan_status read_scales(const struct qp_st *st, const struct qp_native_tensor *tensor,
+                                     const struct qp_work_kernels *work, uint64_t set, size_t n,
+                                     const struct qp_param_window *window, struct qplan_error *err)
+{
+    const enum qplan_dtype dtype = tensor->scheme.scale_dtype;
+    const size_t size = qp_float_bytes(dtype);
+    uint64_t off = st->header_bytes + tensor->part[QP_SCALE]->begin + set * size;
+    QP_TRY(qp_file_read(&st->file, off, window->stored, n * size, err));
+    work->load(dtype, n, window->stored, window->scale);
+    return QPLAN_OK;
+}
+
+static enum qplan_status read_zeros(const struct qp_st *st, const struct qp_native_tensor *tensor,
+                                    uint64_t set, size_t n, const struct qp_param_window *window,
+                                    struct qplan_error *err)
+{
+    const bool is_signed = qplan_dtype_is_signed(tensor->scheme.dtype);
+    const struct qplan_entry *zeros = tensor->part[QP_ZERO_POINT];
+    const uint8_t *stored = window->stored;
+    if (zeros)
+        QP_TRY(
+            qp_file_read(&st->file, st->header_bytes + zeros->begin + set, window->stored, n, err));
+    for (size_t i = 0; i < n; i++)
+        window->zero[i] = !zeros ? default_zero(tensor) : is_signed ? (int8_t)stored[i] : stored[i];
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_read_params(const struct qp_st *st, const struct qp_native_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err)
 {
-    const enum qplan_dtype dtype = tensor->scheme.scale_dtype;
-    const size_t size = qp_float_bytes(dtype);
-    const bool is_signed = qplan_dtype_is_signed(tensor->scheme.dtype);
-    const struct qplan_entry *zeros = tensor->part[QP_ZERO_POINT];
-    uint64_t off = st->header_bytes + tensor->part[QP_SCALE]->begin + set * size;
-    QP_TRY(qp_file_read(&st->file, off, window->stored, n * size, err));
-    work->load(dtype, n, window->stored, window->scale);
-    if (zeros)
-        QP_TRY(
-            qp_file_read(&st->file, st->header_bytes + zeros->begin + set, window->stored, n, err));
-    const uint8_t *stored = window->stored;
-    for (size_t i = 0; i < n; i++)
-        window->zero[i] = !zeros ? default_zero(tensor) : is_signed ? (int8_t)stored[i] : stored[i];
-    return QPLAN_OK;
+    QP_TRY(read_scales(st, tensor, work, set, n, window, err));
+    return read_zeros(st, tensor, set, n, window, err);
 }
 
 enum qplan_status qp_decode_tile(const struct qp_st *st, const struct qp_native_tensor *tensor,
@@ -101,15 +116,17 @@ static void add_scale(double scale, struct qp_param_facts *facts)
         facts->half_step = scale / 2;
 }
 
-/* Reads every scale; *has_one tells whether one of them is 1. */
-static enum qplan_status read_scales(const struct facts_reader *r, bool strict,
-                                     struct qp_param_facts *facts, bool *has_one,
-                                     struct qplan_error *err)
+/* Looks at every scale; *has_one tells whether one of them is 1. */
+static enum qplan_status add_scales(const struct facts_reader *r, bool strict,
+                                    struct qp_param_facts *facts, bool *has_one,
+                                    struct qplan_error *err)
 {
     *has_one = false;
     for (uint64_t set = 0; set < r->sets.n_sets; set += FACT_SETS) {
         size_t n = (size_t)qp_min_u64(FACT_SETS, r->sets.n_sets - set);
-        QP_TRY(qp_read_params(r->st, r->tensor, r->f64, set, n, &r->window, err));
+        QP_TRY(read_scales(r->st, r->tensor, r->f64, set, n, &r->window, err));
+        if (strict)
+            QP_TRY(read_zeros(r->st, r->tensor, set, n, &r->window, err));
         for (size_t i = 0; i < n; i++) {
             if (strict)
                 QP_TRY(check_set(r, set + i, r->scale[i], r->zero[i], err));
@@ -187,7 +204,7 @@ static enum qplan_status find_facts(const struct facts_reader *r, bool strict,
                                     struct qp_param_facts *facts, struct qplan_error *err)
 {
     bool has_one, found = false;
-    QP_TRY(read_scales(r, strict, facts, &has_one, err));
+    QP_TRY(add_scales(r, strict, facts, &has_one, err));
     if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
         QP_TRY(search_ones(r, &found, err));
     if (found)

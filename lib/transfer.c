@@ -49,10 +49,11 @@ enum qplan_status qp_read_piece(const struct qp_st *st, const struct qplan_entry
     return QPLAN_OK;
 }
 
-/* Packs n codes from elem on over themselves, row by row; returns the bytes. */
-static size_t pack_run(const struct qp_sets *sets, const struct qp_code_form *form, uint64_t elem,
-                       size_t n, uint8_t *codes)
+size_t qp_pack_codes(const struct qp_sets *sets, const struct qp_code_form *form, uint64_t elem,
+                     size_t n, uint8_t *codes)
 {
+    if (!form->packed)
+        return n;
     uint8_t *const start = codes, *packed = codes;
     uint64_t col = elem % sets->last_len;
     while (n > 0) {
@@ -74,7 +75,7 @@ enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
     for (uint64_t i = 0; i < n_runs(sets, piece); i++) {
         struct run run = run_at(sets, piece, i);
         size_t n = (size_t)run.n;
-        size_t n_bytes = form->packed ? pack_run(sets, form, run.elem, n, codes) : n;
+        size_t n_bytes = qp_pack_codes(sets, form, run.elem, n, codes);
         uint64_t off = data_off + qp_code_offset(sets, form->packed, run.elem);
         QP_TRY(qp_out_write(out, off, codes, n_bytes, err));
         codes += n;

@@ -27,6 +27,13 @@ enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
                                  const struct qp_code_form *form, uint8_t *codes,
                                  struct qplan_error *err);
 
+/*
+ * Packs the codes of n consecutive elements from elem on over themselves, if the form asks for it.
+ * Returns the bytes; elem is at the beginning of a byte.
+ */
+size_t qp_pack_codes(const struct qp_sets *sets, const struct qp_code_form *form, uint64_t elem,
+                     size_t n, uint8_t *codes);
+
 /* Room for the bytes and the unpacked codes of n elements at once. */
 #define QP_CODE_ROOM(n) ((n) + 64)
 
