@@ -87,6 +87,8 @@ static bool whole_columns(const struct qp_sets *sets, const struct qp_limits *li
     return true;
 }
 
+#define PAGE 4096
+
 /* As many columns as there is room for parameters; pieces are rows, or parts of one. */
 static void many_pieces(const struct qp_sets *sets, const struct qp_limits *limits, uint64_t unit,
                         struct qp_strip *strip)
@@ -100,7 +102,11 @@ static void many_pieces(const struct qp_sets *sets, const struct qp_limits *limi
     strip->piece_rows = qp_min_u64(limits->cached / strip->n_cols, strip->n_rows);
     if (strip->piece_rows == 0) {
         strip->piece_rows = 1;
-        strip->piece_cols = limits->cached - 1; /* a cut may move by one, to where a byte begins */
+        /* A cut may move by one, to where a byte begins. Whole pages are cheapest to read and
+         * write. */
+        strip->piece_cols = limits->cached - 1;
+        if (strip->piece_cols > PAGE)
+            strip->piece_cols -= strip->piece_cols % PAGE;
     }
 }
 
