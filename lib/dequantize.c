@@ -53,6 +53,8 @@ static size_t window_sets(size_t tile_bytes)
     return tile_bytes / 64;
 }
 
+_Static_assert(sizeof(struct buffers) <= sizeof(union qp_any_buffers), "the buffers fit");
+
 static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
 {
     struct buffers *b = buffers;

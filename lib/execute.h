@@ -26,11 +26,4 @@ enum qplan_status qp_copy_range(const struct qp_st *from, uint64_t from_off,
 enum qplan_status qp_fail_nonfinite(const struct qp_st *st, const struct qplan_entry *entry,
                                     void *buffer, size_t n_buffer, struct qplan_error *err);
 
-/* "[4096,11008]" of n numbers, cut to fit. Returns out. */
-const char *qp_format_list(char *out, size_t n_out, const uint64_t *list, unsigned n);
-
-/* "[3,17]" of a flat index. Returns out. */
-const char *qp_format_coordinates(char *out, size_t n_out, const uint64_t *shape, unsigned rank,
-                                  uint64_t elem);
-
 #endif

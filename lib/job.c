@@ -34,13 +34,11 @@ static void *carve_worker(const struct qp_job *job, struct qp_carve *carve, size
     return buffers;
 }
 
-#define MAX_BUFFERS_SIZE 512
-
 static uint64_t worker_bytes(const struct qp_job *job, size_t tile_bytes)
 {
-    char scratch[MAX_BUFFERS_SIZE];
+    union qp_any_buffers scratch;
     struct qp_carve count = {0};
-    (void)carve_worker(job, &count, tile_bytes, scratch);
+    (void)carve_worker(job, &count, tile_bytes, &scratch);
     return count.used;
 }
 

@@ -24,6 +24,12 @@ void *qp_take(struct qp_carve *carve, uint64_t n_bytes);
 
 struct qp_job;
 
+/* Room for the struct of any job's buffers; each job asserts that its own fits. */
+union qp_any_buffers {
+    void *pointers[64];
+    uint64_t numbers[64];
+};
+
 /* What makes one kind of job different from another. */
 struct qp_job_ops {
     size_t buffers_size; /* of the struct that holds a worker's buffers */

@@ -13,27 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *qp_format_list(char *out, size_t n_out, const uint64_t *list, unsigned n)
-{
-    size_t used = (size_t)snprintf(out, n_out, "[");
-    for (unsigned i = 0; i < n && used < n_out; i++)
-        used += (size_t)snprintf(out + used, n_out - used, "%s%" PRIu64, i ? "," : "", list[i]);
-    if (used < n_out)
-        (void)snprintf(out + used, n_out - used, "]");
-    return out;
-}
-
-const char *qp_format_coordinates(char *out, size_t n_out, const uint64_t *shape, unsigned rank,
-                                  uint64_t elem)
-{
-    uint64_t coordinate[QPLAN_MAX_RANK] = {0};
-    for (unsigned i = rank; i-- > 0;) {
-        coordinate[i] = elem % shape[i];
-        elem /= shape[i];
-    }
-    return qp_format_list(out, n_out, coordinate, rank);
-}
-
 struct scan {
     uint64_t count, first;
     double value; /* of the first */

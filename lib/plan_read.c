@@ -10,7 +10,6 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
-#include "execute.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>

@@ -29,14 +29,12 @@ static bool tensors_alike(const void *ctx, size_t a, size_t b)
 
 static void put_line(struct qp_writer *w, const struct qp_plan_tensor *t, size_t count)
 {
-    char scheme[QPLAN_SCHEME_TEXT];
+    char scheme[QPLAN_SCHEME_TEXT], shape[1536]; /* room for any: 64 numbers */
     qp_puts(w, "  ");
     if (count > 1)
         qp_printf(w, "%zu x ", count);
-    qp_puts(w, "[");
-    for (unsigned i = 0; i < t->source->rank; i++)
-        qp_printf(w, "%s%" PRIu64, i ? "," : "", t->source->shape[i]);
-    qp_printf(w, "]  %s  ", qplan_storage_name((enum qplan_storage)t->source->storage));
+    qp_puts(w, qp_format_list(shape, sizeof shape, t->source->shape, t->source->rank));
+    qp_printf(w, "  %s  ", qplan_storage_name((enum qplan_storage)t->source->storage));
     if (t->quantize) {
         qplan_scheme_format(&t->scheme, scheme);
         qp_printf(w, "%s %s\n", scheme, t->calibrate);

@@ -224,14 +224,11 @@ struct fault_list {
 
 static void add_fault(struct fault_list *list, const struct qplan_entry *entry)
 {
-    char quoted[QP_QUOTED];
-    if (list->n++ >= LISTED)
-        return;
-    qp_fail_more(list->err, "%s%s [", list->n > 1 ? ", " : "",
-                 qp_quote(quoted, entry->name, entry->name_len));
-    for (unsigned i = 0; i < entry->rank; i++)
-        qp_fail_more(list->err, "%s%" PRIu64, i ? "," : "", entry->shape[i]);
-    qp_fail_more(list->err, "]");
+    char quoted[QP_QUOTED], shape[256];
+    if (list->n++ < LISTED)
+        qp_fail_more(list->err, "%s%s %s", list->n > 1 ? ", " : "",
+                     qp_quote(quoted, entry->name, entry->name_len),
+                     qp_format_list(shape, sizeof shape, entry->shape, entry->rank));
 }
 
 static void end_faults(const struct fault_list *list)

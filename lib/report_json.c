@@ -40,11 +40,8 @@ static void put_nulls(struct qp_writer *w, const char *const *keys)
 static void put_coordinates(struct qp_writer *w, const struct qp_row *row)
 {
     const struct qp_logical *t = &row->tensor;
-    uint64_t coordinate[QPLAN_MAX_RANK], elem = row->detail->measure.max_at;
-    for (unsigned i = t->rank; i-- > 0;) {
-        coordinate[i] = elem % t->shape[i];
-        elem /= t->shape[i];
-    }
+    uint64_t coordinate[QPLAN_MAX_RANK] = {0};
+    qp_coordinates(coordinate, t->shape, t->rank, row->detail->measure.max_at);
     qp_json_open(w, '[');
     for (unsigned i = 0; i < t->rank; i++)
         qp_json_put_u64(w, coordinate[i]);

@@ -22,14 +22,6 @@ struct printer {
 /* ---- Small parts -------------------------------------------------------------------------------
  */
 
-static void put_shape(struct qp_writer *w, const struct qp_logical *t)
-{
-    qp_puts(w, "[");
-    for (unsigned i = 0; i < t->rank; i++)
-        qp_printf(w, "%s%" PRIu64, i ? "," : "", t->shape[i]);
-    qp_puts(w, "]");
-}
-
 /* A number with 3 significant digits, for reading. */
 static void put_brief(struct qp_writer *w, const char *label, struct qplan_maybe value)
 {
@@ -125,11 +117,11 @@ static void put_facts(struct printer *p, const struct qp_row *row, const struct 
                       size_t count)
 {
     const struct qp_logical *t = &row->tensor;
-    char scheme[QPLAN_SCHEME_TEXT];
+    char scheme[QPLAN_SCHEME_TEXT], shape[1536]; /* room for any: 64 numbers */
     qp_puts(p->w, "  ");
     if (count > 1)
         qp_printf(p->w, "%zu x ", count);
-    put_shape(p->w, t);
+    qp_puts(p->w, qp_format_list(shape, sizeof shape, t->shape, t->rank));
     qp_printf(p->w, "  %s  ", qplan_storage_name(t->source));
     if (!t->native) {
         qp_printf(p->w, "kept%s%s\n", row->reason ? ": " : "", row->reason ? row->reason : "");

@@ -294,7 +294,7 @@ static inline void v_store_codes_each(uint8_t *codes, vf q, vi zero, int32_t q_m
  */
 
 /*
- * Whether |x - y| <= limit in every lane, in f32. A NaN is not. For limit = v_sure_limit(bound) a
+ * Whether |x - y| <= limit in every lane, in f32. A NaN is not. For limit = sure_limit(bound) a
  * yes is also a yes for the exact difference and bound: f32 rounds it by a factor of 1 + 2^-24 at
  * the most, and the limit is smaller by more.
  */

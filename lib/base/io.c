@@ -50,7 +50,6 @@ static enum qplan_status identify(struct qp_file *file, struct qplan_error *err)
     file->dev = st.st_dev;
     file->ino = st.st_ino;
     file->mtime = st.st_mtim;
-    file->ctime = st.st_ctim;
     return QPLAN_OK;
 }
 

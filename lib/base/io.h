@@ -19,7 +19,7 @@ struct qp_file {
     uint64_t size;
     dev_t dev;
     ino_t ino;
-    struct timespec mtime, ctime;
+    struct timespec mtime;
 };
 
 /* Opens a regular file; INVALID for any other kind (never blocks on a FIFO), IO otherwise. */

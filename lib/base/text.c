@@ -355,3 +355,29 @@ const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes)
                        (int)decimals, digits % one, units[unit]);
     return out;
 }
+
+const char *qp_format_list(char *out, size_t n_out, const uint64_t *list, unsigned n)
+{
+    size_t used = (size_t)snprintf(out, n_out, "[");
+    for (unsigned i = 0; i < n && used < n_out; i++)
+        used += (size_t)snprintf(out + used, n_out - used, "%s%" PRIu64, i ? "," : "", list[i]);
+    if (used < n_out)
+        (void)snprintf(out + used, n_out - used, "]");
+    return out;
+}
+
+void qp_coordinates(uint64_t *out, const uint64_t *shape, unsigned rank, uint64_t elem)
+{
+    for (unsigned i = rank; i-- > 0;) {
+        out[i] = elem % shape[i];
+        elem /= shape[i];
+    }
+}
+
+const char *qp_format_coordinates(char *out, size_t n_out, const uint64_t *shape, unsigned rank,
+                                  uint64_t elem)
+{
+    uint64_t coordinate[QPLAN_MAX_RANK] = {0};
+    qp_coordinates(coordinate, shape, rank, elem);
+    return qp_format_list(out, n_out, coordinate, rank);
+}

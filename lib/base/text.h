@@ -49,6 +49,16 @@ bool qp_parse_u64(const char *text, uint64_t *out);
 /* 1234567 -> "1.23 MB", with powers of 1000. Returns out. */
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes);
 
+/* "[4096,11008]" of n numbers, cut to fit. Returns out. */
+const char *qp_format_list(char *out, size_t n_out, const uint64_t *list, unsigned n);
+
+/* The coordinates of the element with this flat index; out has room for rank numbers. */
+void qp_coordinates(uint64_t *out, const uint64_t *shape, unsigned rank, uint64_t elem);
+
+/* The same as text: "[3,17]". Returns out. */
+const char *qp_format_coordinates(char *out, size_t n_out, const uint64_t *shape, unsigned rank,
+                                  uint64_t elem);
+
 /*
  * Text that grows in memory or, with a write function, goes out in pieces. A failure is remembered
  * and makes later calls do nothing: check it once, with qp_writer_finish.
