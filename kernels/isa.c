@@ -11,6 +11,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#include <stdatomic.h>
 #include <string.h>
 
 static const char *const names[] = {
@@ -36,7 +37,7 @@ static bool has_f16c(void)
 }
 #endif
 
-enum qplan_isa qp_isa_detect(void)
+static enum qplan_isa ask_cpu(void)
 {
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2") || !has_f16c())
@@ -48,6 +49,18 @@ enum qplan_isa qp_isa_detect(void)
 #else
     return QPLAN_ISA_SCALAR;
 #endif
+}
+
+/* Asked once: on a virtual machine cpuid leaves it, which costs more than a small tensor. */
+enum qplan_isa qp_isa_detect(void)
+{
+    static _Atomic int found; /* whoever is first stores what everybody would */
+    int level = atomic_load_explicit(&found, memory_order_relaxed);
+    if (level == QPLAN_ISA_BEST) {
+        level = (int)ask_cpu();
+        atomic_store_explicit(&found, level, memory_order_relaxed);
+    }
+    return (enum qplan_isa)level;
 }
 
 enum qplan_status qplan_isa_parse(const char *name, enum qplan_isa *out, struct qplan_error *err)
