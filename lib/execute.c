@@ -200,6 +200,23 @@ static bool take_batch(struct engine *e, struct qp_unit *unit)
     return true;
 }
 
+/*
+ * Strips done by one worker one after the other have their parameters written together: so many
+ * that these writes do not count, and so few that the workers end at the same time.
+ */
+#define STRIPS_AT_ONCE 8
+
+static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
+{
+    struct cursor *c = &e->cursor;
+    const uint64_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
+    do {
+        unit->n += c->strip.n_rows * c->strip.n_cols * elem_bytes;
+        unit->n_strips++;
+        advance_piece(e, t);
+    } while (c->inside && c->kind == QP_UNIT_WHOLE && unit->n_strips < STRIPS_AT_ONCE);
+}
+
 static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
     struct cursor *c = &e->cursor;
@@ -208,7 +225,12 @@ static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct q
         take_copy(e, t, unit);
         return;
     }
+    unit->limits = e->limits;
     unit->strip = c->strip;
+    if (c->kind == QP_UNIT_WHOLE) {
+        take_strips(e, t, unit);
+        return;
+    }
     unit->piece = c->piece;
     unit->slot = c->slot;
     if (c->kind == QP_UNIT_RANGES && c->piece == 0)

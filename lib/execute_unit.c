@@ -61,18 +61,31 @@ static enum qplan_status join(const struct task *task, struct qp_joined *joined,
     return QPLAN_OK;
 }
 
-/* Bytes of an output tensor: at once, or in a batch together with what follows. */
+/* Where bytes of an output tensor wait for what follows them in the file. */
+static enum qp_joined_kind joined_kind(const struct qp_unit *unit, unsigned part)
+{
+    if (!unit->tensor->quantize)
+        return QP_JOIN_KEPT;
+    if (part == QP_SCALE)
+        return QP_JOIN_SCALES;
+    /* Behind the codes of a small tensor come its zero points, then the codes of the next. */
+    return part == QP_ZERO_POINT && !unit->batch ? QP_JOIN_ZEROS : QP_JOIN_CODES;
+}
+
+/* Bytes of an output tensor, together with what follows. */
 static enum qplan_status write_at(const struct task *task, unsigned part, uint64_t off,
                                   const void *bytes, size_t n)
 {
-    const struct qp_plan_tensor *t = task->unit->tensor;
-    uint64_t at = task->context->plan->header_bytes + t->outputs[part].begin + off;
-    enum qp_joined_kind kind = !t->quantize       ? QP_JOIN_KEPT
-                               : part == QP_SCALE ? QP_JOIN_SCALES
-                                                  : QP_JOIN_CODES;
-    if (task->unit->batch)
-        return join(task, &task->b->joined[kind], at, bytes, n);
-    return qp_out_write(task->context->out, at, bytes, n, task->err);
+    const struct qp_unit *unit = task->unit;
+    uint64_t at = task->context->plan->header_bytes + unit->tensor->outputs[part].begin + off;
+    return join(task, &task->b->joined[joined_kind(unit, part)], at, bytes, n);
+}
+
+static enum qplan_status flush_all(const struct task *task)
+{
+    for (int i = 0; i < QP_JOINS; i++)
+        QP_TRY(flush_joined(task, &task->b->joined[i]));
+    return QPLAN_OK;
 }
 
 /* ---- Steps -------------------------------------------------------------------------------------
@@ -167,10 +180,39 @@ static enum qplan_status quantize_strip(struct task *task)
     return write_zeros(task, n, b->zero); /* in the file they follow the codes */
 }
 
+/*
+ * The strips of a unit. Their elements are in memory, behind each other from bytes on, or are read
+ * for each where bytes is NULL.
+ */
+static enum qplan_status quantize_strips(const struct task *from, const struct qp_unit *first,
+                                         const char *bytes)
+{
+    const struct qp_plan_tensor *t = first->tensor;
+    const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
+    struct qp_unit unit = *first;
+    struct task task = *from;
+    uint64_t band = first->strip.band, col = first->strip.col;
+    bool more = true;
+    task.unit = &unit;
+    qp_sets_make(&task.sets, &t->scheme, t->source->shape, t->source->rank);
+    for (uint64_t i = 0; i < first->n_strips && more; i++) {
+        qp_strip_at(&task.sets, &unit.limits, elem_bytes, qplan_dtype_bits(t->scheme.dtype) == 4,
+                    band, col, &unit.strip);
+        prepare(&task);
+        if (bytes)
+            task.src = bytes + task.piece.row * task.sets.row_len * elem_bytes;
+        else
+            QP_TRY(read_tile(&task));
+        QP_TRY(quantize_strip(&task));
+        more = qp_strip_next(&task.sets, &unit.strip, &band, &col);
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status do_whole(struct task *task)
 {
-    QP_TRY(read_tile(task));
-    return quantize_strip(task);
+    QP_TRY(quantize_strips(task, task->unit, NULL));
+    return flush_all(task);
 }
 
 /* Adds the ranges of a piece to the strip's; true for the last piece, which has them all. */
@@ -197,6 +239,7 @@ static enum qplan_status do_ranges(struct task *task)
     const size_t n = (size_t)task->unit->strip.n_sets;
     QP_TRY(find_params(task, n, slot->lo, slot->hi, slot->scale, slot->zero));
     QP_TRY(write_zeros(task, n, slot->zero));
+    QP_TRY(flush_all(task));
     (void)pthread_mutex_lock(&job->lock);
     slot->ready = true;
     (void)pthread_cond_broadcast(&job->changed);
@@ -244,20 +287,12 @@ static enum qplan_status quantize_small(const struct task *batch, const struct q
     const struct qp_job *job = batch->context->job;
     const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
     const uint64_t n_elems = job->tile_bytes / elem_bytes;
-    const struct qp_limits limits = {n_elems, job->tile_bytes / 64, n_elems};
-    const bool packed = qplan_dtype_bits(t->scheme.dtype) == 4;
-    struct qp_unit unit = {.kind = QP_UNIT_WHOLE, .tensor = t, .batch = batch->unit->batch};
-    struct task task = *batch;
-    uint64_t band = 0, col = 0;
-    task.unit = &unit;
-    qp_sets_make(&task.sets, &t->scheme, t->source->shape, t->source->rank);
-    do {
-        qp_strip_at(&task.sets, &limits, elem_bytes, packed, band, col, &unit.strip);
-        prepare(&task);
-        task.src = bytes + task.piece.row * task.sets.row_len * elem_bytes;
-        QP_TRY(quantize_strip(&task));
-    } while (qp_strip_next(&task.sets, &unit.strip, &band, &col));
-    return QPLAN_OK;
+    const struct qp_unit unit = {.kind = QP_UNIT_WHOLE,
+                                 .tensor = t,
+                                 .batch = batch->unit->batch,
+                                 .limits = {n_elems, job->tile_bytes / 64, n_elems},
+                                 .n_strips = UINT64_MAX};
+    return quantize_strips(batch, &unit, bytes);
 }
 
 static enum qplan_status keep_small(const struct task *batch, const struct qp_plan_tensor *t,
@@ -282,9 +317,7 @@ static enum qplan_status do_batch(struct task *task)
         const char *bytes = (const char *)task->b->tile + (t->source->begin - begin);
         QP_TRY(t->quantize ? quantize_small(task, t, bytes) : keep_small(task, t, bytes));
     }
-    for (int i = 0; i < QP_JOINS; i++)
-        QP_TRY(flush_joined(task, &task->b->joined[i]));
-    return QPLAN_OK;
+    return flush_all(task);
 }
 
 enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
@@ -299,23 +332,21 @@ enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struc
         return do_batch(&task);
     if (unit->kind == QP_UNIT_COPY)
         return do_copy(&task);
-    prepare(&task);
     if (unit->kind == QP_UNIT_WHOLE)
         return do_whole(&task);
+    prepare(&task);
     return unit->kind == QP_UNIT_RANGES ? do_ranges(&task) : do_codes(&task);
 }
 
 uint64_t qp_unit_bytes(const struct qp_unit *unit)
 {
-    if (unit->kind == QP_UNIT_COPY)
+    if (unit->kind == QP_UNIT_COPY || unit->kind == QP_UNIT_WHOLE)
         return unit->n;
     if (unit->kind == QP_UNIT_BATCH)
         return unit->batch[unit->n_batch - 1]->source->end - unit->batch[0]->source->begin;
     const struct qp_strip *strip = &unit->strip;
     uint64_t bits = qplan_storage_bits((enum qplan_storage)unit->tensor->source->storage);
     uint64_t bytes = strip->n_rows * strip->n_cols * (bits / 8);
-    if (unit->kind == QP_UNIT_WHOLE)
-        return bytes;
     /* A share of the strip; the last piece takes what the division left. */
     uint64_t passes = 2 * strip->n_pieces;
     bool is_last = unit->kind == QP_UNIT_CODES && unit->piece + 1 == strip->n_pieces;

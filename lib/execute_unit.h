@@ -12,7 +12,7 @@
 enum qp_unit_kind {
     QP_UNIT_BATCH, /* small tensors that follow each other: one read for all */
     QP_UNIT_COPY,
-    QP_UNIT_WHOLE,  /* a strip in one piece */
+    QP_UNIT_WHOLE,  /* strips that follow each other, each in one piece */
     QP_UNIT_RANGES, /* a piece of a strip that is read twice: the first time */
     QP_UNIT_CODES   /* ... the second time, when all its ranges are known */
 };
@@ -29,22 +29,28 @@ struct qp_unit {
     uint64_t number;
     enum qp_unit_kind kind;
     const struct qp_plan_tensor *tensor;
-    struct qp_strip strip;
+    struct qp_limits limits; /* that its strips were cut by */
+    struct qp_strip strip;   /* whole: the first of n_strips */
+    uint64_t n_strips;
     uint64_t piece;                            /* of the strip */
-    uint64_t off, n;                           /* copy: bytes of the tensor */
+    uint64_t off;                              /* copy: the first byte of the tensor */
+    uint64_t n;                                /* copy, whole: bytes of the source */
     const struct qp_plan_tensor *const *batch; /* in file order */
     size_t n_batch;
     struct qp_slot *slot; /* of a strip that is read twice */
 };
 
-/* Writes that follow each other, joined: tensors of a batch do, by the order of both files. */
+/*
+ * Writes that follow each other, joined: tensors of a batch do, by the order of both files, and
+ * parameters of neighbouring strips.
+ */
 struct qp_joined {
     char *data;
     size_t cap, n;
     uint64_t off; /* of data[0] in the output */
 };
 
-enum qp_joined_kind { QP_JOIN_SCALES, QP_JOIN_CODES, QP_JOIN_KEPT, QP_JOINS };
+enum qp_joined_kind { QP_JOIN_SCALES, QP_JOIN_ZEROS, QP_JOIN_CODES, QP_JOIN_KEPT, QP_JOINS };
 
 /* The buffers of one worker. */
 struct qp_unit_buffers {
