@@ -36,11 +36,13 @@ static const struct qp_work_kernels work_f32 = {
 #define RNE          qp_rne_f32
 #define WORK_KERNELS work_f32
 
-#define NAME(op)     op##_from_f32
-#define SOURCE_DTYPE QPLAN_F32
-#define ELEM_BYTES   4
-#define LOAD         qp_load_f32
-#define V_LOAD       v_load_f32
+#define NAME(op)      op##_from_f32
+#define SOURCE_DTYPE  QPLAN_F32
+#define ELEM_BYTES    4
+#define LOAD          qp_load_f32
+#define V_LOAD        v_load_f32
+#define V_BITS(word)  vb32_##word
+#define INFINITY_BITS 0x7f800000
 #include "vector.inc.h"
 
 #define NAME(op)      op##_from_f16
@@ -48,6 +50,7 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    2
 #define LOAD          qp_load_f16
 #define V_LOAD        v_load_f16
+#define V_BITS(word)  vb16_##word
 #define INFINITY_BITS 0x7c00
 #include "vector.inc.h"
 
@@ -56,6 +59,7 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    2
 #define LOAD          qp_load_bf16
 #define V_LOAD        v_load_bf16
+#define V_BITS(word)  vb16_##word
 #define INFINITY_BITS 0x7f80
 #include "vector.inc.h"
 

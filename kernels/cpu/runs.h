@@ -1,5 +1,6 @@
 /*
- * runs.h - walking a tile run by run: a run is the part of one row that belongs to one set.
+ * runs.h - walking a tile run by run: a run is the part of one row that belongs to one set. Where
+ * every column is a set of its own, runs would be single elements: such a tile is walked by bands.
  */
 #ifndef QP_RUNS_H
 #define QP_RUNS_H
@@ -46,5 +47,21 @@ static inline void qp_run_next(struct qp_run *run, const struct qp_tile *tile)
 #define FOR_EACH_RUN(tile, run)                                                                    \
     for (struct qp_run run = qp_run_first(tile); (run).row < (tile)->rows;                         \
          qp_run_next(&(run), tile))
+
+struct qp_band {
+    size_t row, n_rows;
+    size_t set; /* of its first column */
+};
+
+static inline struct qp_band qp_band_at(const struct qp_tile *tile, size_t row, size_t set)
+{
+    size_t left = tile->rows - row;
+    return (struct qp_band){row, left < tile->band_rows ? left : tile->band_rows, set};
+}
+
+/* For tiles whose columns are sets of their own. */
+#define FOR_EACH_BAND(tile, band)                                                                  \
+    for (struct qp_band band = qp_band_at(tile, 0, 0); (band).row < (tile)->rows;                  \
+         (band) = qp_band_at(tile, (band).row + (band).n_rows, (band).set + (tile)->cols))
 
 #endif

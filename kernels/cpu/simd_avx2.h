@@ -71,20 +71,6 @@ static inline vf v_finite_or_zero(vf a, int *all)
     return _mm256_and_ps(mask, a);
 }
 
-static inline float v_reduce_min(vf a)
-{
-    __m128 m = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    m = _mm_min_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
-}
-
-static inline float v_reduce_max(vf a)
-{
-    __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
-
 /* Lanes of a where x == y, elsewhere of b. */
 static inline vf v_where_equal(vf x, vf y, vf a, vf b)
 {
@@ -103,54 +89,62 @@ static inline vi v_minus_rounded(int32_t base, vf x)
     return _mm256_sub_epi32(_mm256_set1_epi32(base), _mm256_cvtps_epi32(x));
 }
 
-/* ---- 16-bit floats as integers -----------------------------------------------------------------
+/* ---- The bits of floats as integers ------------------------------------------------------------
  */
 
-static inline vh vh_load(const unsigned char *p)
+#define V_BYTES 32
+
+typedef __m256i vb; /* V_BYTES of elements */
+
+static inline vb vb_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+
+static inline vb vb_load(const unsigned char *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
-static inline vh vh_set(int16_t x)
+static inline void vb_store(unsigned char *p, vb x)
 {
-    return _mm256_set1_epi16(x);
+    _mm256_storeu_si256((__m256i *)p, x);
 }
 
-/* The bits without the sign. */
-static inline vh vh_magnitude(vh a)
+/* The larger of each element as an unsigned integer, and as a signed one. */
+static inline vb vb16_max_u(vb a, vb b)
 {
-    return _mm256_and_si256(a, _mm256_set1_epi16(0x7fff));
+    return _mm256_max_epu16(a, b);
 }
 
-/* Sign and magnitude to two's complement order: a smaller float is a smaller integer. */
-static inline vh vh_sortable(vh a)
-{
-    vh sign = _mm256_srai_epi16(a, 15);
-    return _mm256_xor_si256(a, _mm256_and_si256(sign, _mm256_set1_epi16(0x7fff)));
-}
-
-static inline vh vh_min(vh a, vh b)
-{
-    return _mm256_min_epi16(a, b);
-}
-
-static inline vh vh_max(vh a, vh b)
+static inline vb vb16_max_s(vb a, vb b)
 {
     return _mm256_max_epi16(a, b);
 }
 
-/* The least of 8 unsigned lanes is one instruction; signed ones are shifted into its range. */
-static inline int16_t vh_reduce_min(vh a)
+static inline vb vb32_max_u(vb a, vb b)
 {
-    const __m128i shift = _mm_set1_epi16(INT16_MIN);
-    __m128i half = _mm_min_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    __m128i least = _mm_minpos_epu16(_mm_xor_si128(half, shift));
-    return (int16_t)(_mm_cvtsi128_si32(least) ^ INT16_MIN);
+    return _mm256_max_epu32(a, b);
 }
 
-static inline int16_t vh_reduce_max(vh a)
+static inline vb vb32_max_s(vb a, vb b)
 {
-    return (int16_t)~vh_reduce_min(_mm256_xor_si256(a, _mm256_set1_epi16(-1)));
+    return _mm256_max_epi32(a, b);
+}
+
+/* The largest element, unsigned. The least of 8 is one instruction: so it is looked for in ~a. */
+static inline uint32_t vb16_top_u(vb a)
+{
+    __m128i half = _mm_max_epu16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    __m128i least = _mm_minpos_epu16(_mm_xor_si128(half, _mm_set1_epi16(-1)));
+    return 0xffff ^ ((uint32_t)_mm_cvtsi128_si32(least) & 0xffff);
+}
+
+static inline uint32_t vb32_top_u(vb a)
+{
+    __m128i half = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    half = _mm_max_epu32(half, _mm_shuffle_epi32(half, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(half, _mm_shuffle_epi32(half, 0xb1)));
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------
@@ -214,22 +208,29 @@ static inline void v_store_f16(unsigned char *p, vf x)
 /* Codes are made of V_CODES quotients at a time. */
 #define V_CODES (4 * V_LANES)
 
-struct v_code_rule {
-    vh zero, least, most;
-};
-
-static inline struct v_code_rule v_code_rule(int32_t zero, int32_t q_min, int32_t q_max)
+static inline vh vh_set(int16_t x)
 {
-    return (struct v_code_rule){_mm256_set1_epi16((int16_t)zero), _mm256_set1_epi16((int16_t)q_min),
-                                _mm256_set1_epi16((int16_t)q_max)};
+    return _mm256_set1_epi16(x);
 }
+
+/* 2 * V_LANES integers that fit 16 bits, in the order in which v_codes16 has its codes. */
+static inline vh vh_narrow(const int32_t *p)
+{
+    return _mm256_packs_epi32(_mm256_loadu_si256((const __m256i *)p),
+                              _mm256_loadu_si256((const __m256i *)(p + V_LANES)));
+}
+
+/* The least and the largest code. */
+struct v_code_ends {
+    vh least, most;
+};
 
 /*
  * 16-bit codes of quotients. The conversion rounds half to even; of a NaN, and of what passes 2^31,
  * it makes the least integer. Quotients that may be such are clamped first, which leaves NaN alone;
  * in 16 bits it is then the only one of its kind.
  */
-static inline vh v_codes16(vf a, vf b, const struct v_code_rule *rule, int bounded)
+static inline vh v_codes16(vf a, vf b, vh zero, const struct v_code_ends *ends, int bounded)
 {
     if (!bounded) {
         a = v_min(v_set(512.0f), v_max(v_set(-512.0f), a));
@@ -238,16 +239,16 @@ static inline vh v_codes16(vf a, vf b, const struct v_code_rule *rule, int bound
     vh q = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
     if (!bounded)
         q = _mm256_andnot_si256(_mm256_cmpeq_epi16(q, _mm256_set1_epi16(INT16_MIN)), q);
-    q = _mm256_add_epi16(q, rule->zero);
-    q = _mm256_min_epi16(_mm256_max_epi16(q, rule->least), rule->most);
+    q = _mm256_add_epi16(q, zero);
+    q = _mm256_min_epi16(_mm256_max_epi16(q, ends->least), ends->most);
     return _mm256_and_si256(q, _mm256_set1_epi16(255));
 }
 
-static inline void v_store_codes(uint8_t *codes, const vf q[4], const struct v_code_rule *rule,
-                                 int bounded)
+static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh zero[2],
+                                 const struct v_code_ends *ends, int bounded)
 {
-    vi bytes = _mm256_packus_epi16(v_codes16(q[0], q[1], rule, bounded),
-                                   v_codes16(q[2], q[3], rule, bounded));
+    vi bytes = _mm256_packus_epi16(v_codes16(q[0], q[1], zero[0], ends, bounded),
+                                   v_codes16(q[2], q[3], zero[1], ends, bounded));
     /* Packing works within halves: groups of four bytes go back to their places. */
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)codes, bytes);
@@ -274,20 +275,6 @@ static inline vi vi_set(int32_t x)
 static inline vi vi_load(const int32_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
-}
-
-/* Codes of quotients of any size, each with a zero point of its own. */
-static inline void v_store_codes_each(uint8_t *codes, vf q, vi zero, int32_t q_min, int32_t q_max)
-{
-    q = v_min(v_set(512.0f), v_max(v_set(-512.0f), q));
-    vi code = _mm256_cvtps_epi32(q);
-    vi is_nan = _mm256_cmpeq_epi32(code, _mm256_set1_epi32(INT32_MIN));
-    code = _mm256_add_epi32(_mm256_andnot_si256(is_nan, code), zero);
-    code = _mm256_max_epi32(code, _mm256_set1_epi32(q_min));
-    code =
-        _mm256_and_si256(_mm256_min_epi32(code, _mm256_set1_epi32(q_max)), _mm256_set1_epi32(255));
-    __m128i words = v_narrow16(code);
-    _mm_storel_epi64((__m128i *)codes, _mm_packus_epi16(words, words));
 }
 
 /* ---- Errors in f64 -----------------------------------------------------------------------------

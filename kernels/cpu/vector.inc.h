@@ -2,7 +2,7 @@
  * vector.inc.h - the loops of one source dtype in the vector vocabulary, for f32 working precision.
  *
  * The including file has included a vocabulary and defines what element.inc.h needs, V_LOAD(p),
- * SOURCE_DTYPE, ISA and WORK_KERNELS; for a 16-bit dtype also INFINITY_BITS, the bits of +Inf.
+ * V_BITS(word) for elements as integers, INFINITY_BITS (of +Inf), SOURCE_DTYPE, ISA, WORK_KERNELS.
  * Every result is bit for bit that of source.inc.h.
  */
 
@@ -11,72 +11,101 @@
 /* ---- range -------------------------------------------------------------------------------------
  */
 
-#ifdef INFINITY_BITS
+#define PER_VECTOR (V_BYTES / ELEM_BYTES)
+#define SIGN_BIT   (1u << (8 * ELEM_BYTES - 1))
 
-/* As integers, twice as many at a time: floats of one format sort like their bits. */
+/*
+ * Of the bits of floats the largest as a signed integer is the largest value, or has a sign if all
+ * have; the largest as an unsigned one is the least value, or has none if none has. Together with
+ * 0, which every range includes, they are the ends; and a NaN or an infinity would be one of them.
+ */
+struct NAME(tops) {
+    vb u, s;
+};
+
+static inline void NAME(raise)(struct NAME(tops) * tops, vb x)
+{
+    tops->u = V_BITS(max_u)(tops->u, x);
+    tops->s = V_BITS(max_s)(tops->s, x);
+}
+
+/* A range takes the element of these bits. */
+static inline void NAME(range_bits)(uint32_t bits, float *lo, float *hi)
+{
+    unsigned char p[ELEM_BYTES];
+    for (int k = 0; k < ELEM_BYTES; k++)
+        p[k] = (unsigned char)(bits >> (8 * k) & 255);
+    (void)NAME(range_run)(p, 1, lo, hi);
+}
+
 static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, float *hi)
 {
-    vh least = vh_set(0), most = vh_set(0), magnitude = vh_set(0);
+    struct NAME(tops) even = {vb_zero(), vb_zero()}, odd = even;
     size_t i = 0;
-    for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) {
-        vh x = vh_load(src + i * ELEM_BYTES), sortable = vh_sortable(x);
-        magnitude = vh_max(magnitude, vh_magnitude(x));
-        least = vh_min(least, sortable);
-        most = vh_max(most, sortable);
+    for (; i + 2 * PER_VECTOR <= n; i += 2 * PER_VECTOR) {
+        NAME(raise)(&even, vb_load(src + i * ELEM_BYTES));
+        NAME(raise)(&odd, vb_load(src + i * ELEM_BYTES + V_BYTES));
     }
-    if (vh_reduce_max(magnitude) >= INFINITY_BITS) /* rare: one by one */
+    /* No element of the signed tops has a sign: they began at 0. */
+    uint32_t low = V_BITS(top_u)(V_BITS(max_u)(even.u, odd.u));
+    uint32_t high = V_BITS(top_u)(V_BITS(max_s)(even.s, odd.s));
+    if ((low & ~SIGN_BIT) >= INFINITY_BITS || high >= INFINITY_BITS) /* rare: one by one */
         return NAME(range_run)(src, n, lo, hi);
-    const int16_t ends[2] = {vh_reduce_min(least), vh_reduce_max(most)};
-    for (int k = 0; k < 2; k++) { /* back from sortable order, and in as if they were elements */
-        uint16_t bits = (uint16_t)(ends[k] ^ (ends[k] < 0 ? 0x7fff : 0));
-        unsigned char p[2] = {(unsigned char)(bits & 255), (unsigned char)(bits >> 8)};
-        (void)NAME(range_run)(p, 1, lo, hi);
-    }
+    NAME(range_bits)(low, lo, hi);
+    NAME(range_bits)(high, lo, hi);
     return NAME(range_run)(src + i * ELEM_BYTES, n - i, lo, hi);
 }
 
-#else
-
-static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, float *hi)
+/* Columns that are sets of their own, one by one; stride is that of the rows, in elements. */
+static uint64_t NAME(range_few)(const unsigned char *src, size_t rows, size_t stride, size_t n,
+                                float *lo, float *hi)
 {
-    vf least = v_set(0), most = v_set(0);
-    int all = 1;
-    size_t i = 0;
-    for (; i + V_LANES <= n && all; i += V_LANES) {
-        vf x = v_finite_or_zero(V_LOAD(src + i * ELEM_BYTES), &all);
-        least = v_min(least, x);
-        most = v_max(most, x);
+    uint64_t others = 0;
+    for (size_t row = 0; row < rows; row++) {
+        for (size_t i = 0; i < n; i++)
+            others += NAME(range_run)(src + (row * stride + i) * ELEM_BYTES, 1, &lo[i], &hi[i]);
     }
-    if (!all) /* rare: one by one */
-        return NAME(range_run)(src, n, lo, hi);
-    float low = v_reduce_min(least), high = v_reduce_max(most);
-    *lo = low < *lo ? low : *lo;
-    *hi = high > *hi ? high : *hi;
-    return NAME(range_run)(src + i * ELEM_BYTES, n - i, lo, hi);
+    return others;
 }
 
-#endif
+#define PER_LINE (2 * PER_VECTOR)
 
-/* One row of columns that are sets of their own. */
-static uint64_t NAME(range_columns)(const unsigned char *src, size_t n, float *lo, float *hi)
+/* A cache line of such columns: tops first, then all their ranges at once. */
+static uint64_t NAME(range_line)(const unsigned char *src, size_t rows, size_t stride, float *lo,
+                                 float *hi)
+{
+    struct NAME(tops) left = {vb_zero(), vb_zero()}, right = left;
+    unsigned char low[2 * V_BYTES], high[2 * V_BYTES];
+    for (size_t row = 0; row < rows; row++) {
+        const unsigned char *p = src + row * stride * ELEM_BYTES;
+        NAME(raise)(&left, vb_load(p));
+        NAME(raise)(&right, vb_load(p + V_BYTES));
+    }
+    vb_store(low, left.u);
+    vb_store(low + V_BYTES, right.u);
+    vb_store(high, left.s);
+    vb_store(high + V_BYTES, right.s);
+    for (size_t i = 0; i < PER_LINE; i += V_LANES) {
+        int low_finite, high_finite;
+        vf least = v_finite_or_zero(V_LOAD(low + i * ELEM_BYTES), &low_finite);
+        vf most = v_finite_or_zero(V_LOAD(high + i * ELEM_BYTES), &high_finite);
+        if (!low_finite || !high_finite) /* rare; what is in a range already may be in it again */
+            return NAME(range_few)(src, rows, stride, PER_LINE, lo, hi);
+        /* Adding 0 makes a negative zero positive, as the comparison of one element does. */
+        v_store(lo + i, v_add(v_min(least, v_load(lo + i)), v_set(0)));
+        v_store(hi + i, v_add(v_max(most, v_load(hi + i)), v_set(0)));
+    }
+    return 0;
+}
+
+static uint64_t NAME(range_columns)(const unsigned char *src, size_t rows, size_t cols, float *lo,
+                                    float *hi)
 {
     uint64_t others = 0;
     size_t i = 0;
-    for (; i + V_LANES <= n; i += V_LANES) {
-        int all;
-        vf x = v_finite_or_zero(V_LOAD(src + i * ELEM_BYTES), &all);
-        if (!all) {
-            for (size_t k = i; k < i + V_LANES; k++)
-                others += NAME(range_run)(src + k * ELEM_BYTES, 1, &lo[k], &hi[k]);
-            continue;
-        }
-        /* Adding 0 makes a negative zero positive, as the comparison of one element does. */
-        v_store(lo + i, v_add(v_min(x, v_load(lo + i)), v_set(0)));
-        v_store(hi + i, v_add(v_max(x, v_load(hi + i)), v_set(0)));
-    }
-    for (; i < n; i++)
-        others += NAME(range_run)(src + i * ELEM_BYTES, 1, &lo[i], &hi[i]);
-    return others;
+    for (; i + PER_LINE <= cols; i += PER_LINE)
+        others += NAME(range_line)(src + i * ELEM_BYTES, rows, cols, lo + i, hi + i);
+    return others + NAME(range_few)(src + i * ELEM_BYTES, rows, cols, cols - i, lo + i, hi + i);
 }
 
 static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *lo_, void *hi_)
@@ -85,11 +114,10 @@ static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *l
     float *lo = lo_, *hi = hi_;
     uint64_t others = 0;
     if (tile->col_width == 1) {
-        for (size_t row = 0; row < tile->rows; row++) {
-            size_t first = row / tile->band_rows * tile->cols;
-            others +=
-                NAME(range_columns)((const unsigned char *)src + row * tile->cols * ELEM_BYTES,
-                                    tile->cols, lo + first, hi + first);
+        FOR_EACH_BAND(tile, band)
+        {
+            const unsigned char *p = from + band.row * tile->cols * ELEM_BYTES;
+            others += NAME(range_columns)(p, band.n_rows, tile->cols, lo + band.set, hi + band.set);
         }
         return others;
     }
@@ -111,58 +139,81 @@ static void NAME(quantize_rest)(const unsigned char *src, size_t n, float s, int
         codes[i] = NAME(code)(NAME(at)(src, i), s, z, least, most);
 }
 
-/* bounded is a constant where this is called, so there are two loops of it. */
-static inline void NAME(quantize_long)(const unsigned char *src, size_t n, float s, int32_t z,
-                                       const struct qp_code_rule *rule, int bounded, uint8_t *codes)
+/*
+ * V_CODES elements, each vector of them with its own scales, each pair with its own zero points.
+ * bounded is a constant where this is called.
+ */
+static inline void NAME(quantize_step)(const unsigned char *src, const vf scale[4],
+                                       const vh zero[2], const struct v_code_ends *ends,
+                                       int bounded, uint8_t *codes)
 {
-    const struct v_code_rule codes_rule = v_code_rule(z, rule->q_min, rule->q_max);
-    const vf scale = v_set(s);
+    vf q[4];
+    for (size_t k = 0; k < 4; k++)
+        q[k] = v_div(V_LOAD(src + k * V_LANES * ELEM_BYTES), scale[k]);
+    v_store_codes(codes, q, zero, ends, bounded);
+}
+
+static inline void NAME(quantize_long)(const unsigned char *src, size_t n, float s, int32_t z,
+                                       const struct qp_code_rule *rule,
+                                       const struct v_code_ends *ends, int bounded, uint8_t *codes)
+{
+    const vf scale[4] = {v_set(s), v_set(s), v_set(s), v_set(s)};
+    const vh zero[2] = {vh_set((int16_t)z), vh_set((int16_t)z)};
     size_t i = 0;
-    for (; i + V_CODES <= n; i += V_CODES) {
-        vf q[4];
-        for (int k = 0; k < 4; k++)
-            q[k] = v_div(V_LOAD(src + (i + (size_t)k * V_LANES) * ELEM_BYTES), scale);
-        v_store_codes(codes + i, q, &codes_rule, bounded);
-    }
+    for (; i + V_CODES <= n; i += V_CODES)
+        NAME(quantize_step)(src + i * ELEM_BYTES, scale, zero, ends, bounded, codes + i);
     NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, s, z, rule, codes + i);
 }
 
 /* A row of columns that are sets of their own. */
-static void NAME(quantize_columns)(const unsigned char *src, size_t n, const float *s,
-                                   const int32_t *z, const struct qp_code_rule *rule,
-                                   uint8_t *codes)
+static inline void NAME(quantize_columns)(const unsigned char *src, size_t n, const float *s,
+                                          const int32_t *z, const struct qp_code_rule *rule,
+                                          const struct v_code_ends *ends, int bounded,
+                                          uint8_t *codes)
 {
     size_t i = 0;
-    for (; i + V_LANES <= n; i += V_LANES) {
-        vf q = v_div(V_LOAD(src + i * ELEM_BYTES), v_load(s + i));
-        v_store_codes_each(codes + i, q, vi_load(z + i), rule->q_min, rule->q_max);
+    for (; i + V_CODES <= n; i += V_CODES) {
+        vf scale[4];
+        vh zero[2];
+        for (size_t k = 0; k < 4; k++)
+            scale[k] = v_load(s + i + k * V_LANES);
+        for (size_t k = 0; k < 2; k++)
+            zero[k] = vh_narrow(z + i + 2 * k * V_LANES);
+        NAME(quantize_step)(src + i * ELEM_BYTES, scale, zero, ends, bounded, codes + i);
     }
     for (; i < n; i++)
         NAME(quantize_rest)(src + i * ELEM_BYTES, 1, s[i], z[i], rule, codes + i);
 }
 
+static inline void NAME(quantize_tile)(const struct qp_tile *tile, const unsigned char *src,
+                                       const struct qp_code_rule *rule, const float *scale,
+                                       const int32_t *zero, int bounded, uint8_t *codes)
+{
+    const struct v_code_ends ends = {vh_set((int16_t)rule->q_min), vh_set((int16_t)rule->q_max)};
+    if (tile->col_width == 1) {
+        for (size_t row = 0; row < tile->rows; row++) {
+            size_t set = row / tile->band_rows * tile->cols, at = row * tile->cols;
+            NAME(quantize_columns)
+            (src + at * ELEM_BYTES, tile->cols, scale + set, zero + set, rule, &ends, bounded,
+             codes + at);
+        }
+        return;
+    }
+    FOR_EACH_RUN (tile, run)
+        NAME(quantize_long)
+    (src + run.at * ELEM_BYTES, run.n, scale[run.set], zero[run.set], rule, &ends, bounded,
+     codes + run.at);
+}
+
+/* Two loops: the one for values that are known to be bounded has fewer steps. */
 static void NAME(quantize)(const struct qp_tile *tile, const void *src,
                            const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
                            uint8_t *codes)
 {
-    const unsigned char *from = src;
-    if (tile->col_width == 1) {
-        for (size_t row = 0; row < tile->rows; row++) {
-            size_t first = row / tile->band_rows * tile->cols, at = row * tile->cols;
-            const float *s = (const float *)scale + first;
-            const unsigned char *p = from + at * ELEM_BYTES;
-            NAME(quantize_columns)(p, tile->cols, s, zero + first, rule, codes + at);
-        }
-        return;
-    }
-    FOR_EACH_RUN (tile, run) {
-        const unsigned char *p = from + run.at * ELEM_BYTES;
-        const float s = ((const float *)scale)[run.set];
-        if (rule->bounded)
-            NAME(quantize_long)(p, run.n, s, zero[run.set], rule, 1, codes + run.at);
-        else
-            NAME(quantize_long)(p, run.n, s, zero[run.set], rule, 0, codes + run.at);
-    }
+    if (rule->bounded)
+        NAME(quantize_tile)(tile, src, rule, scale, zero, 1, codes);
+    else
+        NAME(quantize_tile)(tile, src, rule, scale, zero, 0, codes);
 }
 
 /* ---- check -------------------------------------------------------------------------------------
@@ -297,9 +348,13 @@ static const struct qp_source_kernels NAME(source) = {
     .sums = NAME(sums),
 };
 
-#undef INFINITY_BITS
+#undef PER_VECTOR
+#undef PER_LINE
+#undef SIGN_BIT
 #undef NAME
 #undef SOURCE_DTYPE
 #undef ELEM_BYTES
 #undef LOAD
 #undef V_LOAD
+#undef V_BITS
+#undef INFINITY_BITS
