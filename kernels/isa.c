@@ -29,18 +29,19 @@ const char *qplan_isa_name(enum qplan_isa isa)
 }
 
 #if defined(__x86_64__)
-/* Not every compiler's cpu_supports knows it by name. Its registers are those of AVX. */
-static bool has_f16c(void)
+/* Not every compiler's cpu_supports knows them by name. Their registers are those of AVX. */
+static bool has_f16c_and_fma(void)
 {
+    const unsigned both = bit_F16C | bit_FMA;
     unsigned eax, ebx, ecx, edx;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & both) == both;
 }
 #endif
 
 static enum qplan_isa ask_cpu(void)
 {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !has_f16c())
+    if (!__builtin_cpu_supports("avx2") || !has_f16c_and_fma())
         return QPLAN_ISA_SCALAR;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

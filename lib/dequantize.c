@@ -1,8 +1,8 @@
 /*
  * dequantize.c - from a native quantized checkpoint back to a plain one, streaming.
  */
+#include "decode.h"
 #include "execute.h"
-#include "measure.h"
 #include "report.h"
 
 #include "base/alloc.h"
@@ -35,7 +35,8 @@ struct unit {
 };
 
 struct buffers {
-    void *decoded, *stored;
+    void *block;  /* decoded values in working precision */
+    void *stored; /* elements as they are written, or bytes of a kept tensor */
     uint8_t *codes;
     struct qp_param_window window;
 };
@@ -59,7 +60,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
 {
     struct buffers *b = buffers;
     size_t n_sets = window_sets(tile_bytes);
-    b->decoded = qp_take(carve, tile_bytes);
+    b->block = qp_take(carve, QP_BLOCK * sizeof(double));
     b->stored = qp_take(carve, tile_bytes);
     b->codes = qp_take(carve, QP_CODE_ROOM(unit_elems(tile_bytes)) + 1);
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
@@ -74,7 +75,7 @@ static uint64_t item_length(const void *ctx, size_t i, uint64_t *unit_length)
 {
     const struct engine *e = ctx;
     const struct item *item = &e->items[i];
-    *unit_length = item->tensor.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
+    *unit_length = item->tensor.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes / 4;
     return item->tensor.native ? qp_entry_elements(&item->output)
                                : item->output.end - item->output.begin;
 }
@@ -83,25 +84,30 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
                                 const struct buffers *b, struct qplan_error *err)
 {
     const struct qp_native_tensor *t = unit->item->tensor.native;
-    const struct qp_storage_row *source = qp_storage_row(t->source);
-    const struct qp_work_kernels *work = qp_source_kernels(source->dtype, e->job.run->isa)->work;
+    const enum qplan_dtype source = qp_storage_row(t->source)->dtype;
     const enum qplan_dtype dtype =
         qp_storage_row((enum qplan_storage)unit->item->output.storage)->dtype;
     const size_t size = qp_float_bytes(dtype), n = (size_t)unit->n;
     const struct qp_code_form form = qp_code_form(&t->scheme, e->job.run->isa);
-    struct qp_sets sets;
-    qp_sets_make(&sets, &t->scheme, t->shape, t->rank);
-    QP_TRY(qp_read_codes(&e->file->st, t->part[QP_CODES], &sets, &form, unit->pos, n, b->codes,
-                         NULL, err));
-    for (uint64_t at = 0; at < n;) {
-        struct qp_tile tile;
-        uint64_t set, done = qp_tile_at(&sets, unit->pos + at, unit->pos + n,
-                                        window_sets(e->job.tile_bytes), &tile, &set);
-        QP_TRY(qp_decode_tile(&e->file->st, t, work, &tile, set, b->codes + at, &b->window,
-                              (char *)b->decoded + at * work->work_bytes, err));
-        at += done;
+    struct qp_decoder decoder = {.st = &e->file->st,
+                                 .tensor = t,
+                                 .work = qp_source_kernels(source, e->job.run->isa)->work,
+                                 .elem = unit->pos,
+                                 .n = n,
+                                 .codes = b->codes,
+                                 .y = b->block,
+                                 .window = b->window,
+                                 .window_sets = window_sets(e->job.tile_bytes)};
+    struct qp_decoded part;
+    bool found;
+    qp_sets_make(&decoder.sets, &t->scheme, t->shape, t->rank);
+    QP_TRY(qp_read_codes(&e->file->st, t->part[QP_CODES], &decoder.sets, &form, unit->pos, n,
+                         b->codes, NULL, err));
+    QP_TRY(qp_decode_next(&decoder, &part, &found, err));
+    while (found) {
+        decoder.work->store(dtype, (size_t)part.n, part.y, (char *)b->stored + part.at * size);
+        QP_TRY(qp_decode_next(&decoder, &part, &found, err));
     }
-    work->store(dtype, n, b->decoded, b->stored);
     uint64_t off = e->header_bytes + unit->item->output.begin + unit->pos * size;
     return qp_out_write(e->out, off, b->stored, n * size, err);
 }

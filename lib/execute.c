@@ -158,7 +158,7 @@ static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct q
     struct cursor *c = &e->cursor;
     uint64_t n_bytes = t->source->end - t->source->begin;
     unit->off = c->copied;
-    unit->n = qp_min_u64(n_bytes - c->copied, e->job.tile_bytes);
+    unit->n = qp_min_u64(n_bytes - c->copied, qp_min_u64(e->job.tile_bytes, CACHED_BYTES));
     c->copied += unit->n;
     if (c->copied == n_bytes)
         leave_tensor(c);

@@ -5,7 +5,7 @@
  * and hand in their results in ascending order: so the sums, and which offender is the first, are
  * the same for any number of workers and any tile size.
  */
-#include "measure.h"
+#include "decode.h"
 #include "plan.h"
 
 #include "base/alloc.h"
@@ -32,8 +32,8 @@ struct unit {
 };
 
 struct buffers {
-    void *source;  /* elements of the source, or bytes of a kept tensor */
-    void *decoded; /* in working precision, or the other bytes */
+    void *source; /* elements of the source, or bytes of a kept tensor in both files */
+    void *block;  /* decoded values in working precision */
     uint8_t *codes;
     struct qp_param_window window;
     double *bound;
@@ -49,11 +49,17 @@ struct finding {
 /* ---- Memory ------------------------------------------------------------------------------------
  */
 
-/* Elements of a unit: 8 bytes each at the most, for the source and for the decoded values. */
+/* Elements of a unit: 8 bytes each at the most. */
 static size_t unit_elems(size_t tile_bytes)
 {
     size_t n = tile_bytes / sizeof(double);
     return n - n % QP_BLOCK;
+}
+
+/* Bytes of a kept tensor: as many again come from the other file. */
+static size_t kept_bytes(size_t tile_bytes)
+{
+    return tile_bytes / 4;
 }
 
 static size_t window_sets(size_t tile_bytes)
@@ -68,7 +74,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     struct buffers *b = buffers;
     size_t n = unit_elems(tile_bytes), n_sets = window_sets(tile_bytes);
     b->source = qp_take(carve, tile_bytes);
-    b->decoded = qp_take(carve, tile_bytes);
+    b->block = qp_take(carve, QP_BLOCK * sizeof(double));
     b->codes = qp_take(carve, QP_CODE_ROOM(n) + 1);
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
@@ -82,7 +88,8 @@ static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
 {
     const struct engine *e = ctx;
     const struct qp_pair *pair = &e->pairs[i];
-    *unit_length = pair->file.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes;
+    *unit_length =
+        pair->file.native ? unit_elems(e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
     return pair->file.native ? qp_entry_elements(pair->source)
                              : pair->source->end - pair->source->begin;
 }
@@ -95,14 +102,12 @@ static enum qplan_status compare_bytes(const struct engine *e, const struct unit
                                        struct qplan_error *err)
 {
     const struct qp_pair *pair = unit->pair;
-    const unsigned char *x = b->source, *y = b->decoded;
     size_t n = (size_t)unit->n;
+    unsigned char *x = b->source, *y = x + n;
     QP_TRY(qp_file_read(&e->source->file,
-                        e->source->header_bytes + pair->source->begin + unit->elem, b->source, n,
-                        err));
+                        e->source->header_bytes + pair->source->begin + unit->elem, x, n, err));
     QP_TRY(qp_file_read(&e->file->file,
-                        e->file->header_bytes + pair->file.entry->begin + unit->elem, b->decoded, n,
-                        err));
+                        e->file->header_bytes + pair->file.entry->begin + unit->elem, y, n, err));
     if (memcmp(x, y, n) == 0)
         return QPLAN_OK;
     for (size_t i = 0; i < n; i++) {
@@ -119,43 +124,37 @@ static enum qplan_status compare_bytes(const struct engine *e, const struct unit
  */
 
 struct task {
-    const struct engine *e;
     const struct unit *unit;
     const struct buffers *b;
-    const struct qp_native_tensor *tensor;
     const struct qp_source_kernels *kernels;
-    struct qp_sets sets;
+    struct qp_decoder decoder;
     struct qp_code_rule rule;
+    unsigned bits; /* of a code */
     bool can_clip;
+    double largest; /* error so far: only where a larger one is matters */
     struct finding *found;
 };
 
-static double decoded_at(const struct task *task, size_t i)
-{
-    return task->kernels->work_bytes == sizeof(float) ? (double)((const float *)task->b->decoded)[i]
-                                                      : ((const double *)task->b->decoded)[i];
-}
-
-static double source_at(const struct task *task, size_t i)
+static double value_at(enum qplan_dtype dtype, const void *values, size_t i)
 {
     double x;
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    f64->load(task->kernels->dtype, 1,
-              (const char *)task->b->source + i * task->kernels->elem_bytes, &x);
+    f64->load(dtype, 1, (const char *)values + i * qp_float_bytes(dtype), &x);
     return x;
 }
 
 /* The bound of an element of a tile, found by its coordinates. */
-static double bound_at(const struct task *task, const struct qp_tile *tile, size_t i)
+static double bound_at(const struct task *task, const struct qp_decoded *part, size_t i)
 {
+    const struct qp_tile *tile = &part->tile;
     size_t row = i / tile->cols, col = i % tile->cols;
     size_t set =
         row / tile->band_rows * qp_tile_cols(tile) + (tile->col_skip + col) / tile->col_width;
-    return task->b->bound[set];
+    return task->b->bound[part->set + set];
 }
 
-/* Takes over what a check found in the tile that begins at element `at` of the unit. */
-static void add_check(struct task *task, const struct qp_tile *tile, size_t at,
+/* Takes over what a check found in a part. */
+static void add_check(struct task *task, const struct qp_decoded *decoded,
                       const struct qp_check *check)
 {
     struct qp_measure *part = &task->found->part;
@@ -167,10 +166,11 @@ static void add_check(struct task *task, const struct qp_tile *tile, size_t at,
         offences += check->clipped;
     }
     if (part->offences == 0 && offences) {
-        part->first = task->unit->elem + at + first;
-        part->x = source_at(task, at + first);
-        part->y = decoded_at(task, at + first);
-        part->bound = bound_at(task, tile, first);
+        size_t at = (size_t)decoded->at + first;
+        part->first = task->unit->elem + at;
+        part->x = value_at(task->kernels->dtype, task->b->source, at);
+        part->y = value_at(task->kernels->work->work, decoded->y, first);
+        part->bound = bound_at(task, decoded, first);
     }
     part->offences += offences;
     part->clipped += check->clipped;
@@ -178,73 +178,88 @@ static void add_check(struct task *task, const struct qp_tile *tile, size_t at,
     part->max_clip = check->max_clip > part->max_clip ? check->max_clip : part->max_clip;
 }
 
-static enum qplan_status check_tile(struct task *task, const struct qp_tile *tile, uint64_t set,
-                                    size_t at, struct qplan_error *err)
+static void check_part(struct task *task, const struct qp_decoded *part)
 {
     const struct qp_source_kernels *k = task->kernels;
-    const struct buffers *b = task->b;
-    const unsigned bits = qplan_dtype_bits(task->tensor->scheme.dtype);
-    void *y = (char *)b->decoded + at * k->work_bytes;
-    QP_TRY(qp_decode_tile(task->e->file, task->tensor, k->work, tile, set, b->codes + at,
-                          &b->window, y, err));
-    k->work->bounds(qp_tile_sets(tile), b->window.scale, bits, b->bound);
+    const struct qp_param_window *window = &task->decoder.window;
     struct qp_check check;
-    k->check(tile, (const char *)b->source + at * k->elem_bytes, y, &task->rule, b->window.scale,
-             b->window.zero, b->bound, &check);
-    add_check(task, tile, at, &check);
-    return QPLAN_OK;
+    if (part->new_sets)
+        k->work->bounds(part->new_sets, window->scale, task->bits, task->b->bound);
+    k->check(&part->tile, (const char *)task->b->source + part->at * k->elem_bytes, part->y,
+             &task->rule, (const char *)window->scale + part->set * k->work_bytes,
+             window->zero + part->set, task->b->bound + part->set, &check);
+    add_check(task, part, &check);
 }
 
-static void add_blocks(struct task *task)
+/* The block that has just been decoded to its end. */
+static void add_block(struct task *task)
 {
     const struct qp_source_kernels *k = task->kernels;
-    const size_t n = (size_t)task->unit->n;
-    double floor = -1; /* the place of an error matters only if it is the largest so far */
-    for (size_t at = 0; at < n; at += QP_BLOCK) {
-        struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
-        k->sums((const char *)task->b->source + at * k->elem_bytes,
-                (const char *)task->b->decoded + at * k->work_bytes,
-                (size_t)qp_min_u64(n - at, QP_BLOCK), floor, sums);
-        floor = sums->max_abs > floor ? sums->max_abs : floor;
-    }
+    const uint64_t end = task->decoder.at, at = (end - 1) / QP_BLOCK * QP_BLOCK;
+    struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
+    k->sums((const char *)task->b->source + at * k->elem_bytes, task->b->block, (size_t)(end - at),
+            task->largest, sums);
+    task->largest = sums->max_abs > task->largest ? sums->max_abs : task->largest;
 }
 
-static enum qplan_status compare_codes(struct task *task, struct qplan_error *err)
+static enum qplan_status read_unit(const struct engine *e, struct task *task,
+                                   struct qplan_error *err)
 {
     const struct unit *unit = task->unit;
-    const struct engine *e = task->e;
+    const struct qp_native_tensor *tensor = task->decoder.tensor;
     const size_t size = task->kernels->elem_bytes;
-    const struct qp_code_form form = qp_code_form(&task->tensor->scheme, e->job.run->isa);
+    const struct qp_code_form form = qp_code_form(&tensor->scheme, e->job.run->isa);
     QP_TRY(qp_file_read(&e->source->file,
                         e->source->header_bytes + unit->pair->source->begin + unit->elem * size,
                         task->b->source, (size_t)unit->n * size, err));
-    QP_TRY(qp_read_codes(e->file, task->tensor->part[QP_CODES], &task->sets, &form, unit->elem,
-                         (size_t)unit->n, task->b->codes, &task->found->part.bad_pads, err));
-    for (uint64_t at = 0; at < unit->n;) {
-        struct qp_tile tile;
-        uint64_t set;
-        uint64_t n = qp_tile_at(&task->sets, unit->elem + at, unit->elem + unit->n,
-                                window_sets(e->job.tile_bytes), &tile, &set);
-        QP_TRY(check_tile(task, &tile, set, (size_t)at, err));
-        at += n;
+    return qp_read_codes(e->file, tensor->part[QP_CODES], &task->decoder.sets, &form, unit->elem,
+                         (size_t)unit->n, task->b->codes, &task->found->part.bad_pads, err);
+}
+
+static enum qplan_status compare_codes(const struct engine *e, struct task *task,
+                                       struct qplan_error *err)
+{
+    struct qp_decoded part;
+    bool found;
+    QP_TRY(read_unit(e, task, err));
+    QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
+    while (found) {
+        check_part(task, &part);
+        if (part.ends_block)
+            add_block(task);
+        QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     }
-    add_blocks(task);
     return QPLAN_OK;
+}
+
+static void prepare(const struct engine *e, struct task *task)
+{
+    const struct qp_native_tensor *tensor = task->unit->pair->file.native;
+    task->kernels = qp_source_kernels(qp_storage_row(tensor->source)->dtype, e->job.run->isa);
+    task->rule = qp_code_rule(&tensor->scheme);
+    task->bits = qplan_dtype_bits(tensor->scheme.dtype);
+    task->can_clip = qp_calibrator_can_clip(tensor->calibrate);
+    task->decoder = (struct qp_decoder){.st = e->file,
+                                        .tensor = tensor,
+                                        .work = task->kernels->work,
+                                        .elem = task->unit->elem,
+                                        .n = task->unit->n,
+                                        .codes = task->b->codes,
+                                        .y = task->b->block,
+                                        .window = task->b->window,
+                                        .window_sets = window_sets(e->job.tile_bytes)};
+    qp_sets_make(&task->decoder.sets, &tensor->scheme, tensor->shape, tensor->rank);
 }
 
 static enum qplan_status do_unit(struct engine *e, const struct unit *unit, const struct buffers *b,
                                  struct finding *found, struct qplan_error *err)
 {
-    const struct qp_native_tensor *tensor = unit->pair->file.native;
     *found = (struct finding){.part.max_abs = -1};
-    if (!tensor)
+    if (!unit->pair->file.native)
         return compare_bytes(e, unit, b, found, err);
-    struct task task = {.e = e, .unit = unit, .b = b, .tensor = tensor, .found = found};
-    task.kernels = qp_source_kernels(qp_storage_row(tensor->source)->dtype, e->job.run->isa);
-    task.rule = qp_code_rule(&tensor->scheme);
-    task.can_clip = qp_calibrator_can_clip(tensor->calibrate);
-    qp_sets_make(&task.sets, &tensor->scheme, tensor->shape, tensor->rank);
-    return compare_codes(&task, err);
+    struct task task = {.unit = unit, .b = b, .largest = -1, .found = found};
+    prepare(e, &task);
+    return compare_codes(e, &task, err);
 }
 
 /* ---- Results in order --------------------------------------------------------------------------

@@ -55,11 +55,4 @@ enum qplan_status qp_read_params(const struct qp_st *st, const struct qp_native_
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err);
 
-/* Reads the parameters of a tile of codes, whose first set is given, and decodes it into y. */
-enum qplan_status qp_decode_tile(const struct qp_st *st, const struct qp_native_tensor *tensor,
-                                 const struct qp_work_kernels *work, const struct qp_tile *tile,
-                                 uint64_t set, const uint8_t *codes,
-                                 const struct qp_param_window *window, void *y,
-                                 struct qplan_error *err);
-
 #endif

@@ -56,18 +56,6 @@ enum qplan_status qp_read_params(const struct qp_st *st, const struct qp_native_
     return read_zeros(st, tensor, set, n, window, err);
 }
 
-enum qplan_status qp_decode_tile(const struct qp_st *st, const struct qp_native_tensor *tensor,
-                                 const struct qp_work_kernels *work, const struct qp_tile *tile,
-                                 uint64_t set, const uint8_t *codes,
-                                 const struct qp_param_window *window, void *y,
-                                 struct qplan_error *err)
-{
-    QP_TRY(qp_read_params(st, tensor, work, set, qp_tile_sets(tile), window, err));
-    work->dequantize(tile, codes, qplan_dtype_is_signed(tensor->scheme.dtype), window->scale,
-                     window->zero, y);
-    return QPLAN_OK;
-}
-
 /* ---- Facts -------------------------------------------------------------------------------------
  */
 

@@ -1,11 +1,11 @@
 /*
- * isa_avx2.c - the kernels for AVX2 with F16C: the vector loops in its vocabulary. f64
+ * isa_avx2.c - the kernels for AVX2 with F16C and FMA: the vector loops in its vocabulary. f64
  * sources have no row here and take the scalar kernels.
  */
 #include "codecs.h"
 #include "rows.h"
 
-#if defined(__AVX2__) && defined(__F16C__)
+#if defined(__AVX2__) && defined(__F16C__) && defined(__FMA__)
 
 #include "simd_avx2.h"
 

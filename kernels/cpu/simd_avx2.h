@@ -7,6 +7,8 @@
 #ifndef QP_SIMD_AVX2_H
 #define QP_SIMD_AVX2_H
 
+#include "fma.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -291,66 +293,47 @@ static inline int v_all_within(vf x, vf y, vf limit)
     return _mm256_movemask_ps(_mm256_cmp_ps(magnitude, limit, _CMP_LE_OQ)) == 255;
 }
 
-/* Sixteen lanes of f64, as the fixed order of sums asks for. */
-struct v_lanes16 {
-    vd part[4];
+/* Eight lanes of f64: half of those that the fixed order of sums asks for. */
+struct v_lanes8 {
+    vd part[2];
 };
 
-static inline struct v_lanes16 v_zero16(void)
+static inline struct v_lanes8 v_set8(double x)
 {
-    const vd zero = _mm256_setzero_pd();
-    return (struct v_lanes16){{zero, zero, zero, zero}};
+    return (struct v_lanes8){{_mm256_set1_pd(x), _mm256_set1_pd(x)}};
 }
 
-/* Two vectors of 8 as 16 lanes of f64, exactly. */
-static inline struct v_lanes16 v_widen16(vf a, vf b)
+static inline void v_store8(double lane[8], const struct v_lanes8 *a)
 {
-    return (struct v_lanes16){
-        {_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)),
-         _mm256_cvtps_pd(_mm256_castps256_ps128(b)), _mm256_cvtps_pd(_mm256_extractf128_ps(b, 1))}};
+    _mm256_storeu_pd(lane, a->part[0]);
+    _mm256_storeu_pd(lane + 4, a->part[1]);
 }
 
-static inline struct v_lanes16 v_sub16(struct v_lanes16 a, struct v_lanes16 b)
+/* Exactly. */
+static inline struct v_lanes8 v_widen8(vf a)
 {
-    for (int i = 0; i < 4; i++)
-        a.part[i] = _mm256_sub_pd(a.part[i], b.part[i]);
-    return a;
+    return (struct v_lanes8){
+        {_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))}};
 }
 
-/* sum += a * b, the product rounded before it is added. */
-static inline void v_add_product16(struct v_lanes16 *sum, struct v_lanes16 a, struct v_lanes16 b)
+/* sum += a * b of lanes that hold f32 values. */
+static inline void v_add_exact8(struct v_lanes8 *sum, const struct v_lanes8 *a,
+                                const struct v_lanes8 *b)
 {
-    for (int i = 0; i < 4; i++)
-        sum->part[i] = _mm256_add_pd(sum->part[i], _mm256_mul_pd(a.part[i], b.part[i]));
+    for (int i = 0; i < 2; i++)
+        sum->part[i] = v_add_exact(sum->part[i], a->part[i], b->part[i]);
 }
 
-/* The larger of each lane of max and |a|, over all four parts. */
-static inline vd v_max_abs16(vd max, struct v_lanes16 a)
+/* sum += (a - b)^2, each step rounded; the largest such square of any lane goes into max. */
+static inline void v_add_error8(struct v_lanes8 *sum, struct v_lanes8 *max,
+                                const struct v_lanes8 *a, const struct v_lanes8 *b)
 {
-    const vd sign = _mm256_set1_pd(-0.0);
-    for (int i = 0; i < 4; i++)
-        max = _mm256_max_pd(_mm256_andnot_pd(sign, a.part[i]), max);
-    return max;
-}
-
-static inline vd vd_set(double x)
-{
-    return _mm256_set1_pd(x);
-}
-
-static inline double vd_reduce_max(vd a)
-{
-    double lane[4];
-    _mm256_storeu_pd(lane, a);
-    for (int i = 1; i < 4; i++)
-        lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
-    return lane[0];
-}
-
-static inline void v_store16(double lane[16], const struct v_lanes16 *a)
-{
-    for (int i = 0; i < 4; i++)
-        _mm256_storeu_pd(lane + 4 * i, a->part[i]);
+    for (int i = 0; i < 2; i++) {
+        vd e = _mm256_sub_pd(a->part[i], b->part[i]);
+        vd square = _mm256_mul_pd(e, e);
+        sum->part[i] = _mm256_add_pd(sum->part[i], square);
+        max->part[i] = _mm256_max_pd(square, max->part[i]);
+    }
 }
 
 /* ---- 4-bit codes -------------------------------------------------------------------------------

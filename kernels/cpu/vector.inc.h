@@ -277,17 +277,6 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
 /* ---- sums --------------------------------------------------------------------------------------
  */
 
-/* 16 elements from i on, of the source and of the decoded values. */
-static inline struct v_lanes16 NAME(source16)(const unsigned char *src, size_t i)
-{
-    return v_widen16(V_LOAD(src + i * ELEM_BYTES), V_LOAD(src + (i + V_LANES) * ELEM_BYTES));
-}
-
-static inline struct v_lanes16 NAME(decoded16)(const float *y, size_t i)
-{
-    return v_widen16(v_load(y + i), v_load(y + i + V_LANES));
-}
-
 /* The rest of a block, behind its last 16 elements, goes into the first lanes. */
 static void NAME(sums_rest)(const unsigned char *src, const float *y, size_t n, double lanes[4][16],
                             double *max_abs)
@@ -302,31 +291,45 @@ static void NAME(sums_rest)(const unsigned char *src, const float *y, size_t n, 
     }
 }
 
-/* Two passes over a block, which the first-level cache holds: four sums want too many registers. */
+/*
+ * Eight of the sixteen lanes, from `first` on, of a block whose n elements fill whole rows of
+ * lanes. Sixteen at once would want more registers than there are. Returns the largest square of an
+ * error.
+ */
+static double NAME(sums_lanes)(const unsigned char *src, const float *y, size_t n, size_t first,
+                               double lanes[4][16])
+{
+    struct v_lanes8 e2 = v_set8(0), x2 = e2, y2 = e2, xy = e2, largest = v_set8(-1);
+    for (size_t i = first; i < n; i += 16) {
+        const struct v_lanes8 x = v_widen8(V_LOAD(src + i * ELEM_BYTES));
+        const struct v_lanes8 d = v_widen8(v_load(y + i));
+        v_add_error8(&e2, &largest, &x, &d);
+        v_add_exact8(&x2, &x, &x);
+        v_add_exact8(&y2, &d, &d);
+        v_add_exact8(&xy, &x, &d);
+    }
+    v_store8(lanes[0] + first, &e2);
+    v_store8(lanes[1] + first, &x2);
+    v_store8(lanes[2] + first, &y2);
+    v_store8(lanes[3] + first, &xy);
+    double square[8], most = -1;
+    v_store8(square, &largest);
+    for (int i = 0; i < 8; i++)
+        most = square[i] > most ? square[i] : most;
+    return most;
+}
+
 static void NAME(sums)(const void *src, const void *y, size_t n, double floor,
                        struct qp_sums *result)
 {
-    struct v_lanes16 e2 = v_zero16(), x2 = v_zero16(), y2 = v_zero16(), xy = v_zero16();
-    vd largest = vd_set(-1);
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        struct v_lanes16 x = NAME(source16)(src, i), e = v_sub16(x, NAME(decoded16)(y, i));
-        v_add_product16(&e2, e, e);
-        v_add_product16(&x2, x, x);
-        largest = v_max_abs16(largest, e);
-    }
-    for (size_t k = 0; k < i; k += 16) {
-        struct v_lanes16 x = NAME(source16)(src, k), d = NAME(decoded16)(y, k);
-        v_add_product16(&y2, d, d);
-        v_add_product16(&xy, x, d);
-    }
-    double lanes[4][16], max_abs = vd_reduce_max(largest);
-    v_store16(lanes[0], &e2);
-    v_store16(lanes[1], &x2);
-    v_store16(lanes[2], &y2);
-    v_store16(lanes[3], &xy);
-    const unsigned char *rest = (const unsigned char *)src + i * ELEM_BYTES;
-    NAME(sums_rest)(rest, (const float *)y + i, n - i, lanes, &max_abs);
+    const size_t whole = n - n % 16;
+    double lanes[4][16];
+    double even = NAME(sums_lanes)(src, y, whole, 0, lanes);
+    double odd = NAME(sums_lanes)(src, y, whole, 8, lanes);
+    /* The root of a rounded square is the number itself, unless it overflowed or vanished. */
+    double largest = even > odd ? even : odd, max_abs = largest < 0 ? -1 : sqrt(largest);
+    const unsigned char *rest = (const unsigned char *)src + whole * ELEM_BYTES;
+    NAME(sums_rest)(rest, (const float *)y + whole, n - whole, lanes, &max_abs);
     *result = (struct qp_sums){tree16(lanes[0]), tree16(lanes[1]), tree16(lanes[2]),
                                tree16(lanes[3]), max_abs,          0};
     /* Squares of finite f32 values cannot overflow: then there was another. Rare: one by one. */

@@ -1,0 +1,42 @@
+/*
+ * decode.c - decoding block by block. Reads parameters, never codes: those are the caller's.
+ */
+#include "decode.h"
+
+#include "base/check.h"
+
+/* The parameters of as much of the range as the window has room for. */
+static enum qplan_status read_window(struct qp_decoder *d, size_t *n_sets, struct qplan_error *err)
+{
+    struct qp_tile tile;
+    uint64_t n = qp_tile_at(&d->sets, d->elem + d->at, d->elem + d->n, d->window_sets, &tile,
+                            &d->window_set);
+    *n_sets = qp_tile_sets(&tile);
+    d->window_end = d->at + n;
+    return qp_read_params(d->st, d->tensor, d->work, d->window_set, *n_sets, &d->window, err);
+}
+
+enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, bool *found,
+                                 struct qplan_error *err)
+{
+    *part = (struct qp_decoded){.at = d->at};
+    *found = d->at < d->n;
+    if (!*found)
+        return QPLAN_OK;
+    if (d->at == d->window_end)
+        QP_TRY(read_window(d, &part->new_sets, err));
+    const size_t in_block = (size_t)(d->at % QP_BLOCK);
+    const uint64_t end = qp_min_u64(d->at - in_block + QP_BLOCK, d->window_end);
+    uint64_t set;
+    part->n =
+        qp_tile_at(&d->sets, d->elem + d->at, d->elem + end, d->window_sets, &part->tile, &set);
+    part->set = (size_t)(set - d->window_set);
+    part->y = (char *)d->y + in_block * d->work->work_bytes;
+    d->work->dequantize(&part->tile, d->codes + d->at,
+                        qplan_dtype_is_signed(d->tensor->scheme.dtype),
+                        (const char *)d->window.scale + part->set * d->work->work_bytes,
+                        d->window.zero + part->set, part->y);
+    d->at += part->n;
+    part->ends_block = d->at % QP_BLOCK == 0 || d->at == d->n;
+    return QPLAN_OK;
+}

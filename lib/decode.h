@@ -1,0 +1,39 @@
+/*
+ * decode.h - the codes of a flat range of a tensor back to values, a block at a time: small enough
+ * that what is done to the values next finds them in the first-level cache.
+ */
+#ifndef QP_DECODE_H
+#define QP_DECODE_H
+
+#include "measure.h"
+#include "split.h"
+
+struct qp_decoder {
+    const struct qp_st *st;
+    const struct qp_native_tensor *tensor;
+    const struct qp_work_kernels *work;
+    struct qp_sets sets;
+    uint64_t elem, n;              /* the range; elem is a multiple of QP_BLOCK */
+    const uint8_t *codes;          /* of the range, one byte each */
+    void *y;                       /* room for QP_BLOCK values */
+    struct qp_param_window window; /* the parameters in memory, room for window_sets */
+    size_t window_sets;
+    uint64_t window_set, window_end; /* its first set, and the element at which it ends */
+    uint64_t at;                     /* what comes next */
+};
+
+/* A part of a block whose parameters are in the window. */
+struct qp_decoded {
+    uint64_t at, n; /* elements of the range */
+    struct qp_tile tile;
+    size_t set;      /* of the window: where the tile's first set is */
+    size_t new_sets; /* > 0 = the window has just been read, and has so many */
+    bool ends_block; /* y now has the whole block, or all of it that there is */
+    void *y;         /* the values */
+};
+
+/* Reads parameters if need be and decodes the next part; found is false at the end of the range. */
+enum qplan_status qp_decode_next(struct qp_decoder *decoder, struct qp_decoded *part, bool *found,
+                                 struct qplan_error *err);
+
+#endif
