@@ -29,6 +29,7 @@ struct unit {
     uint64_t number;
     struct qp_pair *pair;
     uint64_t elem, n;
+    double largest; /* error of the pair that has been handed in already */
 };
 
 struct buffers {
@@ -257,7 +258,7 @@ static enum qplan_status do_unit(struct engine *e, const struct unit *unit, cons
     *found = (struct finding){.part.max_abs = -1};
     if (!unit->pair->file.native)
         return compare_bytes(e, unit, b, found, err);
-    struct task task = {.unit = unit, .b = b, .largest = -1, .found = found};
+    struct task task = {.unit = unit, .b = b, .largest = unit->largest, .found = found};
     prepare(e, &task);
     return compare_codes(e, &task, err);
 }
@@ -320,7 +321,13 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
     struct finding found;
     if (!qp_flat_claim(job, &e->flat, &claimed))
         return false;
-    struct unit unit = {claimed.number, &e->pairs[claimed.item], claimed.pos, claimed.n};
+    struct unit unit = {.number = claimed.number,
+                        .pair = &e->pairs[claimed.item],
+                        .elem = claimed.pos,
+                        .n = claimed.n};
+    (void)pthread_mutex_lock(&job->lock);
+    unit.largest = unit.pair->result.max_abs;
+    (void)pthread_mutex_unlock(&job->lock);
     if (do_unit(e, &unit, b, &found, err) != QPLAN_OK) {
         qp_job_fail(job, unit.number, err);
         return true;

@@ -15,6 +15,17 @@
 #include "runs.h"
 
 #include <math.h>
+#include <string.h>
+
+/* The next double above a positive one. */
+static inline double next_up(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits++;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 /* ---- Codecs by dtype ------------------------------------------------------------------------- */
 

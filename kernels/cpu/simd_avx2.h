@@ -79,6 +79,23 @@ static inline vf v_where_equal(vf x, vf y, vf a, vf b)
     return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_EQ_OQ));
 }
 
+/* Lanes of x that lie between two others, elsewhere of b. */
+static inline vf v_where_between(vf least, vf x, vf most, vf b)
+{
+    vf mask =
+        _mm256_and_ps(_mm256_cmp_ps(x, least, _CMP_GT_OQ), _mm256_cmp_ps(x, most, _CMP_LT_OQ));
+    return _mm256_blendv_ps(b, x, mask);
+}
+
+/* V_LANES numbers times a factor, each step rounded. */
+static inline vf v_load_scaled(const double *p, double factor)
+{
+    const vd f = _mm256_set1_pd(factor);
+    __m128 low = _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_loadu_pd(p), f));
+    __m128 high = _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_loadu_pd(p + 4), f));
+    return _mm256_set_m128(high, low);
+}
+
 /* Whether a <= limit in every lane. */
 static inline int v_all_at_most(vf a, vf limit)
 {
@@ -283,14 +300,25 @@ static inline vi vi_load(const int32_t *p)
  */
 
 /*
- * Whether |x - y| <= limit in every lane, in f32. A NaN is not. For limit = sure_limit(bound) a
- * yes is also a yes for the exact difference and bound: f32 rounds it by a factor of 1 + 2^-24 at
- * the most, and the limit is smaller by more.
+ * All bits of the lanes in which |x - y| <= limit, in f32. A NaN is not. For limit =
+ * sure_limit(bound) a yes is also a yes for the exact difference and bound: f32 rounds it by a
+ * factor of 1 + 2^-24 at the most, and the limit is smaller by more.
  */
-static inline int v_all_within(vf x, vf y, vf limit)
+static inline vf v_within(vf x, vf y, vf limit)
 {
     vf magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_sub_ps(x, y));
-    return _mm256_movemask_ps(_mm256_cmp_ps(magnitude, limit, _CMP_LE_OQ)) == 255;
+    return _mm256_cmp_ps(magnitude, limit, _CMP_LE_OQ);
+}
+
+static inline vf v_and(vf a, vf b)
+{
+    return _mm256_and_ps(a, b);
+}
+
+/* Whether every lane has its sign bit. */
+static inline int v_all(vf mask)
+{
+    return _mm256_movemask_ps(mask) == 255;
 }
 
 /* Eight lanes of f64: half of those that the fixed order of sums asks for. */
@@ -314,6 +342,12 @@ static inline struct v_lanes8 v_widen8(vf a)
 {
     return (struct v_lanes8){
         {_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))}};
+}
+
+static inline struct v_lanes8 v_load_wide8(const float *p)
+{
+    return (struct v_lanes8){
+        {_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p + 4))}};
 }
 
 /* sum += a * b of lanes that hold f32 values. */

@@ -219,15 +219,22 @@ static void NAME(quantize)(const struct qp_tile *tile, const void *src,
 /* ---- check -------------------------------------------------------------------------------------
  */
 
-/* Judges n elements of one set from at on; whole vectors that surely fit are not looked at. */
+#define CHECKED (4 * V_LANES)
+
+/* Judges n elements of one set from at on; those that surely fit are not looked at. */
 static void NAME(check_long)(const unsigned char *src, const float *y, size_t at, size_t n,
                              const struct NAME(ends) * ends, struct qp_check *result)
 {
     const vf limit = v_set(sure_limit(ends->bound));
     size_t i = at;
-    for (; i + V_LANES <= at + n; i += V_LANES) {
-        if (!v_all_within(V_LOAD(src + i * ELEM_BYTES), v_load(y + i), limit))
-            NAME(check_run)(src, y, i, i + V_LANES, ends, result);
+    for (; i + CHECKED <= at + n; i += CHECKED) {
+        vf within[4];
+        for (size_t k = 0; k < 4; k++) {
+            size_t j = i + k * V_LANES;
+            within[k] = v_within(V_LOAD(src + j * ELEM_BYTES), v_load(y + j), limit);
+        }
+        if (!v_all(v_and(v_and(within[0], within[1]), v_and(within[2], within[3]))))
+            NAME(check_run)(src, y, i, i + CHECKED, ends, result);
     }
     NAME(check_run)(src, y, i, at + n, ends, result);
 }
@@ -237,13 +244,11 @@ static void NAME(check_columns)(const unsigned char *src, const float *y, size_t
                                 size_t first, const struct check_sets *sets,
                                 struct qp_check *result)
 {
-    float limits[V_LANES];
     for (size_t i = 0; i < n; i += V_LANES) {
         size_t end = i + V_LANES < n ? i + V_LANES : n;
-        for (size_t k = i; k < end; k++)
-            limits[k - i] = sure_limit(sets->bound[first + k]);
         if (end - i == V_LANES &&
-            v_all_within(V_LOAD(src + (at + i) * ELEM_BYTES), v_load(y + at + i), v_load(limits)))
+            v_all(v_within(V_LOAD(src + (at + i) * ELEM_BYTES), v_load(y + at + i),
+                           v_sure_limits(sets->bound + first + i))))
             continue;
         for (size_t k = i; k < end; k++) {
             const size_t set = first + k;
@@ -302,7 +307,7 @@ static double NAME(sums_lanes)(const unsigned char *src, const float *y, size_t 
     struct v_lanes8 e2 = v_set8(0), x2 = e2, y2 = e2, xy = e2, largest = v_set8(-1);
     for (size_t i = first; i < n; i += 16) {
         const struct v_lanes8 x = v_widen8(V_LOAD(src + i * ELEM_BYTES));
-        const struct v_lanes8 d = v_widen8(v_load(y + i));
+        const struct v_lanes8 d = v_load_wide8(y + i);
         v_add_error8(&e2, &largest, &x, &d);
         v_add_exact8(&x2, &x, &x);
         v_add_exact8(&y2, &d, &d);
@@ -353,6 +358,7 @@ static const struct qp_source_kernels NAME(source) = {
 
 #undef PER_VECTOR
 #undef PER_LINE
+#undef CHECKED
 #undef SIGN_BIT
 #undef NAME
 #undef SOURCE_DTYPE

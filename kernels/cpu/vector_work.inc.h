@@ -10,9 +10,20 @@
  * of more than 2^-23, conversions considered. Where f32 lacks the bits, or there is no bound, no
  * difference is that small.
  */
+#define LIMIT_FACTOR (1 - 0x1p-21)
+#define LIMIT_LEAST  0x1p-100f
+#define LIMIT_MOST   0x1p120f
+
 static inline float sure_limit(double bound)
 {
-    return bound > 0x1p-100 && bound < 0x1p120 ? (float)(bound * (1 - 0x1p-21)) : -1.0f;
+    float limit = (float)(bound * LIMIT_FACTOR);
+    return limit > LIMIT_LEAST && limit < LIMIT_MOST ? limit : -1.0f;
+}
+
+static inline vf v_sure_limits(const double *bounds)
+{
+    vf limit = v_load_scaled(bounds, LIMIT_FACTOR);
+    return v_where_between(v_set(LIMIT_LEAST), limit, v_set(LIMIT_MOST), v_set(-1.0f));
 }
 
 /* What a check knows of all sets. */
@@ -23,21 +34,33 @@ struct check_sets {
     const double *bound;
 };
 
-/* Decoded values of n codes of one set. */
-static void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
-                            int32_t zero, float *y)
+/* No product of a scale up to this with the difference of two codes can overflow. */
+#define SCALE_UNCLIPPED 0x1p118f
+
+/* Decoded values of n codes of one set. clips is a constant where this is called. */
+static inline void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
+                                   int32_t zero, int clips, float *y)
 {
     const vf s = v_set(scale), most = v_set(FLT_MAX), least = v_set(-FLT_MAX);
     const vi z = vi_set(zero);
     size_t i = 0;
     for (; i + V_LANES <= n; i += V_LANES) {
         vf x = v_mul(s, v_load_codes(codes + i, is_signed, z));
-        v_store(y + i, v_max(least, v_min(most, x)));
+        v_store(y + i, clips ? v_max(least, v_min(most, x)) : x);
     }
     for (; i < n; i++) {
         int32_t code = is_signed ? (int8_t)codes[i] : codes[i];
         y[i] = decode_plain(scale, code - zero);
     }
+}
+
+static void dequantize_run(const uint8_t *codes, size_t n, int is_signed, float scale, int32_t zero,
+                           float *y)
+{
+    if (scale <= SCALE_UNCLIPPED)
+        dequantize_long(codes, n, is_signed, scale, zero, 0, y);
+    else
+        dequantize_long(codes, n, is_signed, scale, zero, 1, y);
 }
 
 /* The same for columns that are sets of their own. */
@@ -51,7 +74,7 @@ static void dequantize_columns(const uint8_t *codes, size_t n, int is_signed, co
         v_store(y + i, v_max(least, v_min(most, x)));
     }
     for (; i < n; i++)
-        dequantize_long(codes + i, 1, is_signed, scale[i], zero[i], y + i);
+        dequantize_run(codes + i, 1, is_signed, scale[i], zero[i], y + i);
 }
 
 static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
@@ -66,8 +89,8 @@ static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, 
         return;
     }
     FOR_EACH_RUN (tile, run)
-        dequantize_long(codes + run.at, run.n, is_signed, ((const float *)scale)[run.set],
-                        zero[run.set], (float *)y + run.at);
+        dequantize_run(codes + run.at, run.n, is_signed, ((const float *)scale)[run.set],
+                       zero[run.set], (float *)y + run.at);
 }
 
 static void store_vector(enum qplan_dtype dtype, size_t n, const void *y, void *dst)

@@ -93,7 +93,7 @@ static inline void NAME(bounds)(size_t n, const void *scale, unsigned bits, doub
         const double s = (double)((const WORK *)scale)[i], half = s * 0.5, slack = s * share;
         const double first = half + slack, first_lost = half - first + slack;
         const double sum = first + tiny, sum_lost = first - sum + tiny;
-        const double up = first_lost + sum_lost > 0 ? nextafter(sum, INFINITY) : sum;
+        const double up = first_lost + sum_lost > 0 ? next_up(sum) : sum;
         out[i] = s > 0 && s <= (double)WORK_MAX ? up : -1;
     }
 }
