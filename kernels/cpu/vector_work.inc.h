@@ -34,8 +34,8 @@ struct check_sets {
     const double *bound;
 };
 
-/* No product of a scale up to this with the difference of two codes can overflow. */
-#define SCALE_UNCLIPPED 0x1p118f
+/* No product of a scale up to this size with a difference in 32 bits can overflow. */
+#define SCALE_UNCLIPPED 0x1p94f
 
 /* Decoded values of n codes of one set. clips is a constant where this is called. */
 static inline void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
@@ -57,7 +57,7 @@ static inline void dequantize_long(const uint8_t *codes, size_t n, int is_signed
 static void dequantize_run(const uint8_t *codes, size_t n, int is_signed, float scale, int32_t zero,
                            float *y)
 {
-    if (scale <= SCALE_UNCLIPPED)
+    if (fabsf(scale) <= SCALE_UNCLIPPED)
         dequantize_long(codes, n, is_signed, scale, zero, 0, y);
     else
         dequantize_long(codes, n, is_signed, scale, zero, 1, y);
