@@ -192,24 +192,19 @@ static inline void v_store_f32(unsigned char *p, vf x)
     _mm256_storeu_ps((float *)(void *)p, v_max(least, v_min(most, x)));
 }
 
-/* 32-bit lanes that fit 16 bits, as 16-bit lanes in order. */
-static inline __m128i v_narrow16(vi x)
-{
-    vi packed = _mm256_packus_epi32(x, x);
-    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
-}
-
-/* Half to even; what would be infinite becomes the largest finite value. */
+/*
+ * Half to even, on the bits with their sign: the carry of a rounding stops at the exponent, since
+ * what would become infinite has been made the largest finite value.
+ */
 static inline void v_store_bf16(unsigned char *p, vf x)
 {
-    vi bits = _mm256_castps_si256(x);
-    vi sign = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x8000));
-    vi magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
-    vi odd = _mm256_and_si256(_mm256_srli_epi32(magnitude, 16), _mm256_set1_epi32(1));
-    vi bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    vi rounded = _mm256_srli_epi32(_mm256_add_epi32(magnitude, bias), 16);
-    rounded = _mm256_min_epi32(rounded, _mm256_set1_epi32(0x7f7f));
-    _mm_storeu_si128((__m128i *)p, v_narrow16(_mm256_or_si256(rounded, sign)));
+    const vf most = _mm256_set1_ps(0x1.fep127f), least = _mm256_set1_ps(-0x1.fep127f);
+    vi bits = _mm256_castps_si256(v_max(least, v_min(most, x)));
+    vi odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    vi rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    vi upper = _mm256_srli_epi32(rounded, 16);
+    vi packed = _mm256_packus_epi32(upper, upper);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
 }
 
 static inline void v_store_f16(unsigned char *p, vf x)
