@@ -50,6 +50,11 @@ static enum qplan_status identify(struct qp_file *file, struct qplan_error *err)
     file->dev = st.st_dev;
     file->ino = st.st_ino;
     file->mtime = st.st_mtim;
+    /*
+     * Workers read at two or more places in turn, which looks random to the system: without this
+     * word it stops reading ahead (2 to 4 times slower from a disk). It is advice: no check.
+     */
+    (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return QPLAN_OK;
 }
 
