@@ -10,20 +10,23 @@
 #include <string.h>
 
 const struct command *const cli_commands[] = {
-    &cli_quantize,   &cli_plan, &cli_inspect,     &cli_verify,
-    &cli_dequantize, &cli_help, &cli_completions, NULL,
+    &cli_quantize, &cli_plan, &cli_inspect,     &cli_verify, &cli_dequantize,
+    &cli_op,       &cli_help, &cli_completions, NULL,
 };
 
 static int exit_code(enum qplan_status status)
 {
     static const int codes[] = {
-        [QPLAN_OK] = 0,          [QPLAN_ERR_PROOF] = 1,  [QPLAN_ERR_USAGE] = 2,
-        [QPLAN_ERR_INVALID] = 3, [QPLAN_ERR_VALUE] = 3,  [QPLAN_ERR_UNSUPPORTED] = 3,
-        [QPLAN_ERR_IO] = 4,      [QPLAN_ERR_MEMORY] = 5, [QPLAN_ERR_INTERNAL] = 70,
+        [QPLAN_OK] = 0,         [QPLAN_ERR_PROOF] = 1,
+        [QPLAN_ERR_USAGE] = 2,  [QPLAN_ERR_INVALID] = 3,
+        [QPLAN_ERR_VALUE] = 3,  [QPLAN_ERR_UNSUPPORTED] = 3,
+        [QPLAN_ERR_IO] = 4,     [QPLAN_ERR_MEMORY] = 5,
+        [QPLAN_ERR_DEVICE] = 5, [QPLAN_ERR_INTERNAL] = 70,
     };
     if (status == QPLAN_ERR_CANCELLED)
         return 128 + (int)cli_signal;
-    return codes[status];
+    /* What only a caller of the library can do wrong is a bug of this program. */
+    return status == QPLAN_OK || codes[status] ? codes[status] : 70;
 }
 
 /* ---- Which command ----------------------------------------------------------------------------*/

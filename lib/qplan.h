@@ -48,6 +48,10 @@ enum qplan_status {
     QPLAN_ERR_IO,          /* the file system: missing, unreadable, exists, full, changed */
     QPLAN_ERR_MEMORY,      /* out of memory, or a cap below the least that works */
     QPLAN_ERR_CANCELLED,   /* qplan_run.cancel became non-zero */
+    QPLAN_ERR_DEVICE,      /* the backend that was asked for cannot do this here */
+    QPLAN_ERR_BUFFER,      /* operators: a buffer is shorter than shape and strides imply */
+    QPLAN_ERR_WORKSPACE,   /* operators: the workspace is shorter than qplan_op_workspace_size */
+    QPLAN_ERR_MISALIGNED,  /* operators: a pointer is not aligned to its element */
     QPLAN_ERR_INTERNAL     /* a bug in the library */
 };
 
@@ -487,6 +491,265 @@ enum qplan_status qplan_report_write_json(const struct qplan_report *report, qpl
 /* The same for people; every_tensor prints all rows instead of patterns. */
 enum qplan_status qplan_report_write_text(const struct qplan_report *report, bool every_tensor,
                                           qplan_write_fn write, void *ctx, struct qplan_error *err);
+
+/* ---- Operators ----------------------------------------------------------------------------------
+ *
+ * One numeric operation, prepared for one problem: select, ask, run as often as wanted.
+ *
+ *     int64_t shape[] = {64, 4096}, sets[] = {64};
+ *     struct qplan_tensor tensors[] = {
+ *         {.name = "input", .dtype = QPLAN_STORAGE_F32, .rank = 2, .shape = shape,
+ *          .data = x, .n_bytes = sizeof x},
+ *         {.name = "scale", .dtype = QPLAN_STORAGE_F32, .rank = 1, .shape = sets,
+ *          .data = s, .n_bytes = sizeof s},
+ *         {.name = "output", .dtype = QPLAN_STORAGE_I8, .rank = 2, .shape = shape,
+ *          .data = q, .n_bytes = sizeof q},
+ *     };
+ *     struct qplan_op_field fields[] = {{.name = "axis", .number = 0}};
+ *     struct qplan_op_desc desc = {"quantize_per_channel", fields, 1, tensors, 3};
+ *     struct qplan_op_args args = {tensors, 3, NULL};
+ *     status = qplan_op_select(&op, &desc, NULL, &err);
+ *     ...
+ *     status = qplan_op_run(op, NULL, workspace, qplan_op_workspace_size(op), &args, &err);
+ *
+ * Operators, their fields and their arguments are rows of a table: qplan_op_at walks it, and
+ * `qplan op describe NAME` prints one.
+ */
+
+/*
+ * A tensor. In a descriptor only name, dtype, rank and shape count; in the arguments of a run all
+ * members do, so one array can serve both. 4-bit codes are U8 with two in a byte: the last extent
+ * is that of the bytes.
+ */
+struct qplan_tensor {
+    const char *name;         /* of the argument */
+    enum qplan_storage dtype; /* as in a safetensors header */
+    unsigned rank;            /* at most QPLAN_MAX_RANK */
+    const int64_t *shape;     /* rank extents; NULL for rank 0 */
+    const int64_t *stride;    /* in elements, 0 = broadcast (inputs only); NULL = contiguous */
+    void *data;               /* the first element; inputs are only read */
+    uint64_t n_bytes;         /* from data on */
+};
+
+/* The value of a field: .text as in a shell, or else .number (int, bool) or .real. */
+struct qplan_op_field {
+    const char *name;
+    const char *text; /* "-1", "true", "int4", "saturate", "none"; NULL: one of the next two */
+    int64_t number;
+    double real;
+};
+
+/*
+ * A problem: which operator, its fields, and the dtype and shape of its inputs. Outputs may be
+ * listed and are checked then; qplan_op_output says what they are in any case. Fields that are not
+ * listed have their defaults.
+ */
+struct qplan_op_desc {
+    const char *op;
+    const struct qplan_op_field *fields;
+    size_t n_fields;
+    const struct qplan_tensor *tensors;
+    size_t n_tensors;
+};
+
+enum qplan_backend {
+    QPLAN_BACKEND_ANY,
+    QPLAN_BACKEND_CPU,
+    QPLAN_BACKEND_CUDA,
+    QPLAN_BACKEND_OPENCL
+};
+
+/* The name of a backend ("cpu"; "any" for any), or NULL. */
+const char *qplan_backend_name(enum qplan_backend backend);
+
+/* What a selection must respect. NULL is accepted for the defaults, which the macro gives. */
+struct qplan_op_preference {
+    uint64_t max_workspace_bytes;
+    enum qplan_backend backend;
+    enum qplan_isa isa; /* upper limit of the instruction set; QPLAN_ISA_BEST = none */
+    bool deterministic; /* the same bits in every run */
+    unsigned threads;   /* 0 = as many as the machine lends; at most 1024 */
+};
+#define QPLAN_OP_PREFERENCE_DEFAULT                                                                \
+    {                                                                                              \
+        UINT64_MAX, QPLAN_BACKEND_ANY, QPLAN_ISA_BEST, true, 0                                     \
+    }
+
+/* What the kernel that was picked promises. */
+struct qplan_op_guarantee {
+    const char *math_precision; /* "f32", "f64", or "copy": no arithmetic */
+    const char *accumulator;    /* "none", "f64", or "f64x2": f64 with the rounding errors kept */
+    bool deterministic;         /* the same bits in every run */
+    bool bit_stable;            /* ... on every machine, instruction set and device */
+    bool thread_invariant;      /* ... for every number of threads */
+    bool correctly_rounded;     /* each result is the formula's exact value, rounded once */
+};
+
+/* Which kernel it is. Two problems with equal SKUs run the same code. */
+struct qplan_op_sku {
+    const char *category; /* "quantize", "embedding", ... */
+    const char *op;
+    char dtypes[96];  /* of the arguments, inputs > outputs: "F32,F32>I8" */
+    const char *arch; /* instruction set or device architecture: "avx2" */
+    enum qplan_backend backend;
+    struct qplan_op_guarantee guarantee;
+};
+
+/* The SKU in one line, cut to fit and NUL-terminated. Returns the full length, as snprintf does. */
+size_t qplan_op_sku_print(const struct qplan_op_sku *sku, char *out, size_t n_bytes);
+
+/* Equal for equal SKUs, on every machine. */
+uint64_t qplan_op_sku_hash(const struct qplan_op_sku *sku);
+
+/* The same for a guarantee: "f32, deterministic, bit-stable, thread-invariant". */
+size_t qplan_op_guarantee_print(const struct qplan_op_guarantee *guarantee, char *out,
+                                size_t n_bytes);
+
+/* What a run met that is no error. */
+struct qplan_op_counts {
+    uint64_t nonfinite; /* NaN and infinite elements that were saturated */
+    uint64_t skipped;   /* indices out of range */
+    uint64_t overflow;  /* finite results too large for their dtype, stored as infinity */
+};
+
+/*
+ * The buffers of a run: every input of the descriptor and every output. A tensor whose data is NULL
+ * and that the problem does not have is not looked at.
+ */
+struct qplan_op_args {
+    const struct qplan_tensor *tensors;
+    size_t n_tensors;
+    struct qplan_op_counts *counts; /* may be NULL; set on success */
+};
+
+struct qplan_op;
+struct qplan_stream; /* of a device; the CPU has none */
+
+/*
+ * Checks a problem and picks the kernel for it; nothing that is known without the buffers fails
+ * later. USAGE for an unknown operator, field or name, INVALID for values, dtypes and shapes that
+ * do not fit, UNSUPPORTED when no kernel meets the preference, DEVICE when the backend is to blame,
+ * MEMORY. The op is immutable, keeps no pointer of the caller's and may be shared by threads.
+ */
+enum qplan_status qplan_op_select(struct qplan_op **out, const struct qplan_op_desc *desc,
+                                  const struct qplan_op_preference *preference,
+                                  struct qplan_error *err);
+void qplan_op_free(struct qplan_op *op);
+
+/* Bytes that a run needs; 0 if none. Any address will do. */
+uint64_t qplan_op_workspace_size(const struct qplan_op *op);
+const struct qplan_op_sku *qplan_op_sku(const struct qplan_op *op);
+const struct qplan_op_guarantee *qplan_op_precision_guarantee(const struct qplan_op *op);
+
+/*
+ * The i-th output of this problem: name, dtype, rank and shape, which the op owns. False behind the
+ * last one, and *out is left alone.
+ */
+bool qplan_op_output(const struct qplan_op *op, size_t i, struct qplan_tensor *out);
+
+/*
+ * Checks buffers against the problem, without looking at data: INVALID (missing, other dtype or
+ * shape, negative stride, an output that overlaps itself or another argument), BUFFER, MISALIGNED.
+ */
+enum qplan_status qplan_op_can_implement(const struct qplan_op *op,
+                                         const struct qplan_op_args *args, struct qplan_error *err);
+
+/*
+ * The same checks, then all values (VALUE with the argument and the place), then the work. Nothing
+ * is written unless everything is in order. stream is NULL for the CPU. WORKSPACE if n_bytes is too
+ * small. Returns when the work is done.
+ */
+enum qplan_status qplan_op_run(const struct qplan_op *op, struct qplan_stream *stream,
+                               void *workspace, uint64_t n_bytes, const struct qplan_op_args *args,
+                               struct qplan_error *err);
+
+/* ---- The table of operators --------------------------------------------------------------------
+ */
+
+enum qplan_field_type { QPLAN_FIELD_INT, QPLAN_FIELD_BOOL, QPLAN_FIELD_REAL, QPLAN_FIELD_NAME };
+
+struct qplan_op_field_info {
+    const char *name;
+    enum qplan_field_type type;
+    const char *fallback; /* NULL = required; "(...)" says what it follows from */
+    int64_t least, most;  /* int: the range */
+    const char *names;    /* name: a|b|c; int: "none" if that is a value, else NULL */
+    const char *about;
+};
+
+enum qplan_op_direction {
+    QPLAN_OP_IN,
+    QPLAN_OP_OUT,
+    QPLAN_OP_UPDATE /* an output that is read too where the field accumulate is true */
+};
+
+struct qplan_op_argument_info {
+    const char *name;
+    enum qplan_op_direction direction;
+    bool optional;      /* may be left out; of an output: some problems have none */
+    bool in_place;      /* an output of the same dtype and layout may be this very tensor */
+    const char *dtypes; /* "F32|F64|F16|BF16" */
+    const char *shape;  /* for people: "[V,D]" */
+};
+
+/* One operator, in words. */
+struct qplan_op_info {
+    const char *name, *category;
+    const char *summary, *formula;
+    const char *oracle; /* what it is compared with, and how far that agrees */
+    const struct qplan_op_field_info *fields;
+    size_t n_fields;
+    const struct qplan_op_argument_info *arguments;
+    size_t n_arguments;
+};
+
+/* The i-th operator, or NULL behind the last one; and the one of that name, or NULL. */
+const struct qplan_op_info *qplan_op_at(size_t i);
+const struct qplan_op_info *qplan_op_find(const char *name);
+
+/*
+ * The i-th kernel of an operator: its SKU, with the dtype of the data alone, and whether this
+ * machine picks it under a limit. False behind the last one.
+ */
+bool qplan_op_kernel(const struct qplan_op_info *info, size_t i, enum qplan_isa limit,
+                     struct qplan_op_sku *sku, bool *picked);
+
+/* The table as JSON (qplan-ops/1, one line) or for people; and all about one operator. */
+enum qplan_status qplan_op_list_write_json(enum qplan_isa limit, qplan_write_fn write, void *ctx,
+                                           struct qplan_error *err);
+enum qplan_status qplan_op_list_write_text(enum qplan_isa limit, qplan_write_fn write, void *ctx,
+                                           struct qplan_error *err);
+enum qplan_status qplan_op_describe_write(const struct qplan_op_info *info, enum qplan_isa limit,
+                                          qplan_write_fn write, void *ctx, struct qplan_error *err);
+
+/* ---- Operators on files ------------------------------------------------------------------------
+ */
+
+/*
+ * The inputs are the tensors of in_path, by name; those that begin with "expect." are not looked
+ * at. out_path gets the outputs and exists afterwards complete or not at all.
+ */
+struct qplan_op_file {
+    const char *op;
+    const struct qplan_op_field *fields;
+    size_t n_fields;
+    const char *in_path, *out_path;
+    bool force; /* replace an existing output */
+    const struct qplan_op_preference *preference;
+};
+
+struct qplan_op_result {
+    struct qplan_op_sku sku;
+    struct qplan_op_counts counts;
+};
+
+enum qplan_status qplan_op_run_file(struct qplan_op_result *result,
+                                    const struct qplan_op_file *file, struct qplan_error *err);
+
+/* The result as JSON (qplan-op/1), one line. */
+enum qplan_status qplan_op_result_write_json(const struct qplan_op_result *result,
+                                             qplan_write_fn write, void *ctx,
+                                             struct qplan_error *err);
 
 #ifdef __cplusplus
 }

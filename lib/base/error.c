@@ -21,6 +21,10 @@ const char *qplan_status_name(enum qplan_status status)
         [QPLAN_ERR_IO] = "io",
         [QPLAN_ERR_MEMORY] = "memory",
         [QPLAN_ERR_CANCELLED] = "cancelled",
+        [QPLAN_ERR_DEVICE] = "device",
+        [QPLAN_ERR_BUFFER] = "buffer",
+        [QPLAN_ERR_WORKSPACE] = "workspace",
+        [QPLAN_ERR_MISALIGNED] = "misaligned",
         [QPLAN_ERR_INTERNAL] = "internal",
     };
     if ((size_t)status >= sizeof names / sizeof names[0])

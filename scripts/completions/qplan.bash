@@ -5,7 +5,7 @@ _qplan() {
     ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}
     COMPREPLY=()
     case $command in
-    '') words='quantize plan inspect verify dequantize help --help --version' ;;
+    '') words='quantize plan inspect verify dequantize op help --help --version' ;;
     quantize)
         case $previous in
         --dtype) words='int8 uint8 int4 uint4' ;;
@@ -86,7 +86,16 @@ _qplan() {
         *) [[ $current == -* ]] && words='-o --output --force --dtype --device --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
-    help) words='quantize plan inspect verify dequantize help ' ;;
+    op)
+        case $previous in
+        --set) compopt +o default; return ;;
+        -o | --output) return ;;
+        --device) words='auto cpu cuda opencl' ;;
+        --threads) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--set -o --output --force --device --threads --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    help) words='quantize plan inspect verify dequantize op help ' ;;
     esac
     # Without words or a match, bash goes on with file names.
     COMPREPLY=($(compgen -W "$words" -- "$current"))

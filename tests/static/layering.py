@@ -113,7 +113,7 @@ def check_tree(root):
         if layer_of(rel):
             yield from check_includes(root, file, rel, text)
             n_lines = text.count("\n")
-            if n_lines > MAX_LINES:
+            if n_lines > MAX_LINES and rel != PUBLIC:  # one header, however much it declares
                 yield f"{rel}: {n_lines} lines, at most {MAX_LINES}"
 
 

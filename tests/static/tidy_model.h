@@ -10,14 +10,20 @@
 #define cli_fail_memory(err)       ((void)cli_fail_memory(err), QPLAN_ERR_MEMORY)
 #else
 #include "../../lib/base/error.h"
+#include "../../lib/op.h"
 
 #include <cjson/cJSON.h>
 #define qp_fail(err, status, ...)    ((void)qp_fail(err, status, __VA_ARGS__), (status))
 #define qp_fail_at(err, status, ...) ((void)qp_fail_at(err, status, __VA_ARGS__), (status))
 #define qp_fail_errno(...)           ((void)qp_fail_errno(__VA_ARGS__), QPLAN_ERR_IO)
 #define qp_fail_memory(...)          ((void)qp_fail_memory(__VA_ARGS__), QPLAN_ERR_MEMORY)
-#define cJSON_IsArray(item)          ((item) != NULL && cJSON_IsArray(item))
-#define cJSON_IsNumber(item)         ((item) != NULL && cJSON_IsNumber(item))
-#define cJSON_IsObject(item)         ((item) != NULL && cJSON_IsObject(item))
-#define cJSON_IsString(item)         ((item) != NULL && cJSON_IsString(item))
+#define qp_op_fail_field(op, status, ...)                                                          \
+    ((void)qp_op_fail_field(op, status, __VA_ARGS__), (status))
+#define qp_op_fail_tensor(op, status, ...)                                                         \
+    ((void)qp_op_fail_tensor(op, status, __VA_ARGS__), (status))
+#define qp_op_fail_value(...) ((void)qp_op_fail_value(__VA_ARGS__), QPLAN_ERR_VALUE)
+#define cJSON_IsArray(item)   ((item) != NULL && cJSON_IsArray(item))
+#define cJSON_IsNumber(item)  ((item) != NULL && cJSON_IsNumber(item))
+#define cJSON_IsObject(item)  ((item) != NULL && cJSON_IsObject(item))
+#define cJSON_IsString(item)  ((item) != NULL && cJSON_IsString(item))
 #endif

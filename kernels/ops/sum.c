@@ -1,0 +1,179 @@
+/*
+ * sum.c - the scalar kernels of deterministic sums: the specification.
+ */
+#include "sum.h"
+
+#include "../dtypes/bf16/codec.h"
+#include "../dtypes/f16/codec.h"
+#include "../dtypes/f32/codec.h"
+#include "../dtypes/f64/codec.h"
+
+/* ---- Gradients --------------------------------------------------------------------------------
+ */
+
+/* What would be infinite is the largest finite value to the codecs; here it is infinite. */
+#define STORE_16(NAME, EXP_BITS, MAN_BITS, HALF_WAY)                                               \
+    static bool gradient_##NAME(unsigned char *p, double x)                                        \
+    {                                                                                              \
+        const uint16_t infinity = (uint16_t)(((1u << (EXP_BITS)) - 1) << (MAN_BITS));              \
+        const uint16_t sign = (uint16_t)(signbit(x) ? 1u << 15 : 0);                               \
+        const bool large = !(fabs(x) < (HALF_WAY));                                                \
+        uint16_t bits = (uint16_t)(sign | infinity);                                               \
+        if (isnan(x))                                                                              \
+            bits = (uint16_t)(infinity | 1u << ((MAN_BITS)-1));                                    \
+        else if (!large)                                                                           \
+            bits = qp_narrow_f64(x, EXP_BITS, MAN_BITS);                                           \
+        memcpy(p, &bits, sizeof bits);                                                             \
+        return large && isfinite(x);                                                               \
+    }
+
+/* Half way between the largest finite value and the next power of two, which would be even. */
+STORE_16(f16, 5, 10, 65520.0)
+STORE_16(bf16, 8, 7, 0x1.ffp127)
+
+static bool gradient_f32(unsigned char *p, double x)
+{
+    const float y = isnan(x) ? NAN : (float)x;
+    memcpy(p, &y, sizeof y);
+    return isinf(y) && isfinite(x);
+}
+
+static bool gradient_f64(unsigned char *p, double x)
+{
+    const double y = isnan(x) ? (double)NAN : x;
+    memcpy(p, &y, sizeof y);
+    return false;
+}
+
+static const struct gradient_row {
+    enum qplan_dtype dtype;
+    size_t n_bytes;
+    bool (*store)(unsigned char *p, double x); /* whether a finite x became infinite */
+} gradients[] = {
+    {QPLAN_F64, 8, gradient_f64},
+    {QPLAN_F32, 4, gradient_f32},
+    {QPLAN_F16, 2, gradient_f16},
+    {QPLAN_BF16, 2, gradient_bf16},
+};
+
+static const struct gradient_row *gradient_row(enum qplan_dtype dtype)
+{
+    size_t i = 0;
+    while (gradients[i].dtype != dtype)
+        i++;
+    return &gradients[i];
+}
+
+uint64_t qp_store_gradient(enum qplan_dtype dtype, size_t n, const double *x, void *dst)
+{
+    const struct gradient_row *row = gradient_row(dtype);
+    uint64_t overflow = 0;
+    for (size_t i = 0; i < n; i++)
+        overflow += row->store((unsigned char *)dst + i * row->n_bytes, x[i]);
+    return overflow;
+}
+
+/* ---- Sums that are exact enough in f64 --------------------------------------------------------
+ */
+
+static void plain_add_f64(size_t n, const double *terms, double *hi, double *lo)
+{
+    (void)lo;
+    for (size_t i = 0; i < n; i++)
+        hi[i] += terms[i];
+}
+
+static void plain_divide(size_t n, double divisor, double *hi, double *lo)
+{
+    (void)lo;
+    for (size_t i = 0; i < n; i++)
+        hi[i] /= divisor;
+}
+
+#define PLAIN(NAME, DTYPE, ELEM_BYTES)                                                             \
+    static void add_##NAME(size_t n, const void *src, double *hi, double *lo)                      \
+    {                                                                                              \
+        (void)lo;                                                                                  \
+        for (size_t i = 0; i < n; i++)                                                             \
+            hi[i] += (double)qp_load_##NAME((const unsigned char *)src + i * (ELEM_BYTES));        \
+    }                                                                                              \
+                                                                                                   \
+    static uint64_t finish_##NAME(size_t n, const double *hi, const double *lo, void *dst)         \
+    {                                                                                              \
+        (void)lo;                                                                                  \
+        return qp_store_gradient(DTYPE, n, hi, dst);                                               \
+    }                                                                                              \
+                                                                                                   \
+    static const struct qp_sum_kernels sum_##NAME = {                                              \
+        .dtype = (DTYPE),                                                                          \
+        .isa = QPLAN_ISA_SCALAR,                                                                   \
+        .add = add_##NAME,                                                                         \
+        .add_f64 = plain_add_f64,                                                                  \
+        .divide = plain_divide,                                                                    \
+        .finish = finish_##NAME,                                                                   \
+    };
+
+PLAIN(f32, QPLAN_F32, 4)
+PLAIN(f16, QPLAN_F16, 2)
+PLAIN(bf16, QPLAN_BF16, 2)
+
+/* ---- Sums that keep their errors --------------------------------------------------------------
+ */
+
+static void add_term(double *hi, double *lo, double x)
+{
+    struct qp_sum sum = {*hi, *lo};
+    qp_sum_add(&sum, x);
+    *hi = sum.hi;
+    *lo = sum.lo;
+}
+
+static void exact_add_f64(size_t n, const double *terms, double *hi, double *lo)
+{
+    for (size_t i = 0; i < n; i++)
+        add_term(&hi[i], &lo[i], terms[i]);
+}
+
+static void add_f64(size_t n, const void *src, double *hi, double *lo)
+{
+    for (size_t i = 0; i < n; i++)
+        add_term(&hi[i], &lo[i], qp_load_f64((const unsigned char *)src + i * sizeof(double)));
+}
+
+static void exact_divide(size_t n, double divisor, double *hi, double *lo)
+{
+    for (size_t i = 0; i < n; i++) {
+        hi[i] = qp_sum_value(&(struct qp_sum){hi[i], lo[i]}) / divisor;
+        lo[i] = 0;
+    }
+}
+
+static uint64_t finish_f64(size_t n, const double *hi, const double *lo, void *dst)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double value = qp_sum_value(&(struct qp_sum){hi[i], lo[i]});
+        (void)gradient_f64((unsigned char *)dst + i * sizeof value, value);
+    }
+    return 0;
+}
+
+static const struct qp_sum_kernels sum_f64 = {
+    .dtype = QPLAN_F64,
+    .isa = QPLAN_ISA_SCALAR,
+    .keeps_errors = true,
+    .add = add_f64,
+    .add_f64 = exact_add_f64,
+    .divide = exact_divide,
+    .finish = finish_f64,
+};
+
+const struct qp_sum_kernels *qp_sum_kernels(enum qplan_dtype dtype, enum qplan_isa isa)
+{
+    static const struct qp_sum_kernels *const rows[] = {&sum_f64, &sum_f32, &sum_f16, &sum_bf16};
+    if (isa == QPLAN_ISA_BEST)
+        isa = qp_isa_detect();
+    size_t i = 0;
+    while (rows[i]->dtype != dtype || rows[i]->isa > isa)
+        i++;
+    return rows[i];
+}

@@ -1,0 +1,203 @@
+/*
+ * op_pick.c - which kernel takes a problem, and what that means: workers, workspace, SKU and
+ * guarantee. Everything follows from the rows; nothing is claimed by hand.
+ */
+#include "op.h"
+
+#include "base/check.h"
+#include "base/pool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *qplan_backend_name(enum qplan_backend backend)
+{
+    static const char *const names[] = {"any", "cpu", "cuda", "opencl"};
+    return (size_t)backend < QP_COUNT(names) ? names[backend] : NULL;
+}
+
+/* ---- Guarantees -------------------------------------------------------------------------------
+ */
+
+struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enum qplan_dtype work,
+                                          bool correctly_rounded)
+{
+    struct qplan_op_guarantee g = {
+        .math_precision = qplan_dtype_name(work),
+        .accumulator = "none",
+        .deterministic = !kernel->unordered,
+        .bit_stable = !kernel->unordered,
+        .thread_invariant = !kernel->unordered,
+        .correctly_rounded = correctly_rounded,
+    };
+    if (kernel->class == QP_OP_COPY) {
+        g.math_precision = "copy";
+        g.correctly_rounded = true;
+    } else if (kernel->class == QP_OP_SUM) {
+        g.math_precision = "f64";
+        g.accumulator = work == QPLAN_F64 ? "f64x2" : "f64";
+    }
+    return g;
+}
+
+size_t qplan_op_guarantee_print(const struct qplan_op_guarantee *g, char *out, size_t n_bytes)
+{
+    const bool sums = strcmp(g->accumulator, "none") != 0;
+    return (size_t)snprintf(
+        out, n_bytes, "%s%s%s%s%s%s%s", g->math_precision, sums ? ", accumulator " : "",
+        sums ? g->accumulator : "", g->deterministic ? ", deterministic" : "",
+        g->bit_stable ? ", bit-stable" : "", g->thread_invariant ? ", thread-invariant" : "",
+        g->correctly_rounded ? ", correctly rounded" : "");
+}
+
+/* ---- SKUs -------------------------------------------------------------------------------------
+ */
+
+size_t qplan_op_sku_print(const struct qplan_op_sku *sku, char *out, size_t n_bytes)
+{
+    return (size_t)snprintf(out, n_bytes, "%s/%s/%s/%s/%s", sku->category, sku->op, sku->dtypes,
+                            qplan_backend_name(sku->backend), sku->arch);
+}
+
+/* FNV-1a of the text and of the guarantee. */
+uint64_t qplan_op_sku_hash(const struct qplan_op_sku *sku)
+{
+    char text[512];
+    size_t n = qplan_op_sku_print(sku, text, sizeof text);
+    n = n < sizeof text ? n : sizeof text - 1;
+    (void)qplan_op_guarantee_print(&sku->guarantee, text + n, sizeof text - n);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* "F32,F32,I32>I8": of the arguments that the problem has, outputs behind the sign. */
+static void put_dtypes(const struct qplan_op *op, char *out, size_t n_out)
+{
+    size_t used = 0;
+    for (int written = 0; written < 2; written++) {
+        const char *joint = written ? ">" : "";
+        for (size_t i = 0; i < op->row->info.n_arguments; i++) {
+            const struct qp_op_tensor *tensor = &op->tensors[i];
+            bool has = written ? tensor->written : tensor->read && !tensor->written;
+            if (!has || used >= n_out)
+                continue;
+            used += (size_t)snprintf(out + used, n_out - used, "%s%s", joint,
+                                     qplan_storage_name(tensor->dtype));
+            joint = ",";
+        }
+    }
+}
+
+static struct qplan_op_sku make_sku(const struct qp_op_row *row, const struct qp_op_kernel *kernel,
+                                    enum qplan_dtype work, bool correctly_rounded)
+{
+    return (struct qplan_op_sku){.category = row->info.category,
+                                 .op = row->info.name,
+                                 .arch = qplan_isa_name(kernel->isa),
+                                 .backend = kernel->backend,
+                                 .guarantee = qp_op_guarantee(kernel, work, correctly_rounded)};
+}
+
+/* ---- Picking ----------------------------------------------------------------------------------
+ */
+
+/* The first kernel for a key that a preference allows; NULL if there is none. */
+static const struct qp_op_kernel *find_kernel(const struct qp_op_row *row, enum qplan_storage key,
+                                              const struct qplan_op_preference *preference)
+{
+    const enum qplan_isa best = qp_isa_detect();
+    const enum qplan_backend backend = preference->backend;
+    enum qplan_isa limit = preference->isa;
+    if (limit == QPLAN_ISA_BEST || limit > best)
+        limit = best;
+    for (size_t i = 0; i < row->n_kernels; i++) {
+        const struct qp_op_kernel *kernel = &row->kernels[i];
+        bool allowed = kernel->isa <= limit && !(kernel->unordered && preference->deterministic) &&
+                       (backend == QPLAN_BACKEND_ANY || backend == kernel->backend);
+        if (allowed && (kernel->keys & QP_BIT(key)))
+            return kernel;
+    }
+    return NULL;
+}
+
+/* The space to align the workspace is asked for too. */
+static uint64_t workspace_of(const struct qplan_op *op)
+{
+    uint64_t n = op->kernel->workspace ? op->kernel->workspace(op) : 0;
+    return n ? n + 64 : 0;
+}
+
+/* The workers that were asked for, or fewer where their workspace passes the limit. */
+static enum qplan_status size_team(struct qplan_op *op,
+                                   const struct qplan_op_preference *preference,
+                                   struct qplan_error *err)
+{
+    op->n_workers = preference->threads ? preference->threads : qp_cpu_count();
+    op->workspace = workspace_of(op);
+    while (op->workspace > preference->max_workspace_bytes && op->n_workers > 1) {
+        op->n_workers--;
+        op->workspace = workspace_of(op);
+    }
+    if (op->workspace <= preference->max_workspace_bytes)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_UNSUPPORTED, op->row->info.name,
+                   "no kernel with so small a workspace: expected a limit of at least %" PRIu64
+                   " bytes, found %" PRIu64,
+                   op->workspace, preference->max_workspace_bytes);
+}
+
+static enum qplan_status fail_backend(const struct qplan_op *op,
+                                      const struct qplan_op_preference *preference,
+                                      struct qplan_error *err)
+{
+    const char *name = qplan_backend_name(preference->backend);
+    return qp_fail(err, QPLAN_ERR_DEVICE, op->row->info.name, "the backend %s has no kernel for it",
+                   name ? name : "of an unknown number");
+}
+
+enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preference *preference,
+                             struct qplan_error *err)
+{
+    if (preference->threads > 1024)
+        return qp_fail(err, QPLAN_ERR_USAGE, op->row->info.name,
+                       "threads: expected at most 1024, found %u", preference->threads);
+    op->kernel = find_kernel(op->row, op->key, preference);
+    if (!op->kernel && preference->backend != QPLAN_BACKEND_ANY &&
+        preference->backend != QPLAN_BACKEND_CPU)
+        return fail_backend(op, preference, err);
+    if (!op->kernel)
+        return qp_fail(err, QPLAN_ERR_UNSUPPORTED, op->row->info.name, "no kernel for %s data",
+                       qplan_storage_name(op->key));
+    op->isa = op->kernel->isa;
+    QP_TRY(size_team(op, preference, err));
+    op->sku = make_sku(op->row, op->kernel, op->work, op->correctly_rounded);
+    put_dtypes(op, op->sku.dtypes, sizeof op->sku.dtypes);
+    return QPLAN_OK;
+}
+
+/* ---- Listing ----------------------------------------------------------------------------------
+ */
+
+bool qplan_op_kernel(const struct qplan_op_info *info, size_t i, enum qplan_isa limit,
+                     struct qplan_op_sku *sku, bool *picked)
+{
+    const struct qp_op_row *row = qp_op_row_of(info);
+    struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
+    preference.isa = limit;
+    for (size_t k = 0; k < row->n_kernels; k++) {
+        const struct qp_op_kernel *kernel = &row->kernels[k];
+        for (unsigned key = 0; key < QPLAN_STORAGE_COUNT; key++) {
+            const enum qplan_storage storage = (enum qplan_storage)key;
+            if (!(kernel->keys & QP_BIT(key)) || i-- > 0)
+                continue;
+            *sku = make_sku(row, kernel, qp_op_working(storage), false);
+            (void)snprintf(sku->dtypes, sizeof sku->dtypes, "%s", qplan_storage_name(storage));
+            *picked = find_kernel(row, storage, &preference) == kernel;
+            return true;
+        }
+    }
+    return false;
+}

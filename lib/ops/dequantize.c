@@ -1,0 +1,186 @@
+/*
+ * dequantize.c - dequantize_G: numbers of codes.
+ */
+#include "families.h"
+#include "quant.h"
+
+#include "../base/dtype.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The state of a row. */
+struct dequantize {
+    struct qp_quant quant; /* first, as quant.h asks */
+    enum qplan_dtype output;
+};
+
+struct job {
+    const struct qp_op_call *call;
+    const struct qp_work_kernels *work;
+    enum qplan_dtype dtype; /* of the output */
+    const struct qp_view *input, *output;
+};
+
+/* ---- The problem ------------------------------------------------------------------------------
+ */
+
+static enum qplan_status find_code(struct qplan_op *op, struct qplan_error *err)
+{
+    const enum qplan_storage stored = qp_op_tensor(op, "input")->dtype;
+    enum qplan_dtype code = stored == QPLAN_STORAGE_I8 ? QPLAN_INT8 : QPLAN_UINT8;
+    if (qp_op_value(op, "input_dtype")->given)
+        code = qp_op_dtype(op, "input_dtype");
+    QP_TRY(qp_quant_set_code(op, "input_dtype", code, err));
+    if (qp_dtype_storage(code) == stored)
+        return QPLAN_OK;
+    return qp_op_fail_tensor(op, QPLAN_ERR_INVALID, "input", err,
+                             "wrong dtype: expected %s for %s codes, found %s",
+                             qplan_storage_name(qp_dtype_storage(code)), qplan_dtype_name(code),
+                             qplan_storage_name(stored));
+}
+
+/* The last extent of the codes: given, or all that the bytes hold. */
+static enum qplan_status find_row_len(const struct qplan_op *op, uint64_t *shape, unsigned rank,
+                                      struct qplan_error *err)
+{
+    const struct qp_quant *quant = op->state;
+    const struct qp_op_value *given = qp_op_value(op, "row_len");
+    uint64_t most = rank > 0 ? shape[rank - 1] : 1, least = most;
+    if (quant->packed && rank > 0) {
+        most *= 2;
+        least = most ? most - 1 : 0;
+    }
+    const uint64_t row_len = given->given ? (uint64_t)given->number : most;
+    if (row_len < least || row_len > most)
+        return qp_op_fail_field(op, QPLAN_ERR_INVALID, "row_len", err,
+                                "does not fit the input: expected %" PRIu64 " or %" PRIu64
+                                ", found %" PRIu64,
+                                least, most, row_len);
+    if (rank > 0)
+        shape[rank - 1] = row_len;
+    return QPLAN_OK;
+}
+
+static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
+{
+    struct dequantize *state = op->state;
+    const struct qp_op_tensor *input = qp_op_tensor(op, "input");
+    const enum qplan_storage scale = qp_op_tensor(op, "scale")->dtype;
+    uint64_t shape[QPLAN_MAX_RANK];
+    memcpy(shape, input->shape, sizeof shape);
+    QP_TRY(find_code(op, err));
+    QP_TRY(find_row_len(op, shape, input->rank, err));
+    QP_TRY(qp_quant_check(op, shape, input->rank, err));
+    state->quant.zero_min = -QP_QUANT_LIMIT;
+    state->quant.zero_max = QP_QUANT_LIMIT;
+    state->output = qp_op_value(op, "output_dtype")->given ? qp_op_dtype(op, "output_dtype")
+                                                           : qp_op_float(scale);
+    op->work = scale == QPLAN_STORAGE_F64 || state->output == QPLAN_F64 ? QPLAN_F64 : QPLAN_F32;
+    op->key = qp_dtype_storage(op->work);
+    op->correctly_rounded = state->output == op->work;
+    return qp_op_make_output(op, "output", qp_dtype_storage(state->output), shape, input->rank,
+                             err);
+}
+
+static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *err)
+{
+    return qp_quant_validate_params(call, err);
+}
+
+/* ---- The work ---------------------------------------------------------------------------------
+ */
+
+/* Decodes to the output itself where that is in working precision, else through a buffer. */
+static void unit(void *ctx, unsigned worker, uint64_t u)
+{
+    const struct job *job = ctx;
+    const struct qp_quant *quant = job->call->op->state;
+    struct qp_quant_worker w = qp_quant_worker(job->call, worker);
+    uint64_t begin, end;
+    qp_quant_unit(quant, u, &begin, &end);
+    const size_t n = (size_t)(end - begin), size = job->work->work_bytes;
+    const uint8_t *codes = qp_quant_get_codes(job->call, job->input, &w, begin, n);
+    void *room = qp_view_room(job->output, begin, n, w.elems[0]);
+    char *y = job->dtype == job->work->work ? room : w.elems[1];
+    struct qp_quant_tile t;
+    for (size_t at = 0; at < n; at += t.n) {
+        qp_quant_next(job->call, &w, begin + at, end, &t);
+        job->work->dequantize(&t.tile, codes + at, quant->rule.is_signed, t.scale, t.zero,
+                              y + at * size);
+    }
+    if (y != room)
+        job->work->store(job->dtype, n, y, room);
+    qp_view_put(job->output, begin, n, room);
+}
+
+static void run(struct qp_op_call *call)
+{
+    const struct dequantize *state = call->op->state;
+    struct job job = {.call = call,
+                      .work = qp_quant_work(call->op),
+                      .dtype = state->output,
+                      .input = qp_op_view(call, "input"),
+                      .output = qp_op_view(call, "output")};
+    qp_op_units(call->op, qp_quant_units(&state->quant), unit, &job);
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------
+ */
+
+#define KERNEL(ISA, KEYS)                                                                          \
+    {                                                                                              \
+        .backend = QPLAN_BACKEND_CPU, .isa = (ISA), .keys = (KEYS), .class = QP_OP_ELEMENTWISE,    \
+        .workspace = qp_quant_workspace, .validate = validate, .run = run                          \
+    }
+
+/* The key is the working precision. */
+static const struct qp_op_kernel kernels[] = {
+    KERNEL(QPLAN_ISA_AVX2, QP_BIT(QPLAN_STORAGE_F32)),
+    KERNEL(QPLAN_ISA_SCALAR, QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64)),
+};
+
+#define ROW(G, VARIANT, P)                                                                         \
+    static const struct qplan_op_field_info fields_##G[] = {                                       \
+        QP_FIELDS_##G{.name = "input_dtype",                                                       \
+                      .type = QPLAN_FIELD_NAME,                                                    \
+                      .fallback = "(int8 for I8, uint8 for U8)",                                   \
+                      .names = QP_CODE_NAMES,                                                      \
+                      .about = "of the codes; 4-bit ones must be named"},                          \
+        {.name = "output_dtype",                                                                   \
+         .type = QPLAN_FIELD_NAME,                                                                 \
+         .fallback = "(that of scale)",                                                            \
+         .names = "f32|f64|f16|bf16",                                                              \
+         .about = "of the result"},                                                                \
+        {.name = "row_len",                                                                        \
+         .type = QPLAN_FIELD_INT,                                                                  \
+         .fallback = "(all that the bytes hold)",                                                  \
+         .least = 0,                                                                               \
+         .most = QP_MAX_EXTENT,                                                                    \
+         .about = "last extent of 4-bit codes: twice that of the bytes, or one less"},             \
+    };                                                                                             \
+    static const struct qplan_op_argument_info arguments_##G[] = {                                 \
+        {.name = "input", .direction = QPLAN_OP_IN, .dtypes = "I8|U8", .shape = "[X]"},            \
+        QP_ARGUMENT_SCALE(QP_FP, P),                                                               \
+        QP_ARGUMENT_ZERO_POINT(P),                                                                 \
+        {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = QP_FP, .shape = "[X]"},            \
+    };                                                                                             \
+    static const struct qp_op_row row_##G = {                                                      \
+        .info = {.name = "dequantize_" #G,                                                         \
+                 .category = "quantize",                                                           \
+                 .summary = "numbers of codes",                                                    \
+                 .formula = "output = scale * (input - zero_point), clipped to the finite range",  \
+                 .oracle = "torch quantized_decomposed.dequantize_* and Tensor.dequantize() with " \
+                           "an f32 scale: the same bits",                                          \
+                 QP_OP_LIST(fields, fields_##G),                                                   \
+                 QP_OP_LIST(arguments, arguments_##G)},                                            \
+        .variant = (VARIANT),                                                                      \
+        QP_OP_LIST(kernels, kernels),                                                              \
+        .state_bytes = sizeof(struct dequantize),                                                  \
+        .check = check,                                                                            \
+    };
+QP_EACH_GRANULARITY(ROW)
+
+const struct qp_op_row *const qp_ops_dequantize[] = {
+    &row_per_tensor, &row_per_channel, &row_per_group, &row_per_token, &row_per_block, NULL,
+};

@@ -1,0 +1,126 @@
+/*
+ * embedding.c - embedding: rows of a table by index, copied bit for bit.
+ */
+#include "families.h"
+#include "index.h"
+
+#include "../base/check.h"
+
+#include <string.h>
+
+struct job {
+    const struct qp_op_call *call;
+    const struct qp_view *weight, *output;
+    uint64_t n_rows, row_len, n_indices;
+    uint64_t step; /* indices of a unit */
+};
+
+static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
+{
+    const struct qp_op_tensor *weight = qp_op_tensor(op, "weight");
+    const struct qp_op_tensor *indices = qp_op_tensor(op, "indices");
+    uint64_t shape[QPLAN_MAX_RANK + 1];
+    int64_t padding; /* legal or not; the row is copied as it is stored */
+    QP_TRY(qp_op_check_rank(op, "weight", 2, err));
+    QP_TRY(qp_index_padding(op, weight->shape[0], &padding, err));
+    if (indices->rank == QPLAN_MAX_RANK)
+        return qp_op_fail_tensor(op, QPLAN_ERR_INVALID, "indices", err,
+                                 "rank too high: expected at most %d, found %u", QPLAN_MAX_RANK - 1,
+                                 indices->rank);
+    memcpy(shape, indices->shape, indices->rank * sizeof shape[0]);
+    shape[indices->rank] = weight->shape[1];
+    return qp_op_make_output(op, "output", weight->dtype, shape, indices->rank + 1, err);
+}
+
+static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *err)
+{
+    return qp_index_validate(call, "indices", qp_op_tensor(call->op, "weight")->shape[0], err);
+}
+
+/* ---- The work ---------------------------------------------------------------------------------
+ */
+
+#define BUFFER_BYTES (QP_OP_CHUNK * sizeof(double))
+
+static uint64_t workspace(const struct qplan_op *op)
+{
+    return op->n_workers * BUFFER_BYTES;
+}
+
+/* One row of the output in pieces that fit the buffer; zeros for an index of no row. */
+static void copy_row(const struct job *job, uint64_t at, int64_t index, void *buffer)
+{
+    const bool ok = qp_index_ok(index, job->n_rows);
+    const void *from = buffer;
+    for (uint64_t col = 0; col < job->row_len; col += QP_OP_CHUNK) {
+        const size_t n = (size_t)qp_min_u64(QP_OP_CHUNK, job->row_len - col);
+        if (ok)
+            from = qp_view_get(job->weight, (uint64_t)index * job->row_len + col, n, buffer);
+        else
+            memset(buffer, 0, n * job->weight->elem_bytes);
+        qp_view_put(job->output, at * job->row_len + col, n, from);
+    }
+}
+
+static void unit(void *ctx, unsigned worker, uint64_t u)
+{
+    const struct job *job = ctx;
+    const uint64_t begin = u * job->step, end = qp_min_u64(begin + job->step, job->n_indices);
+    void *buffer = job->call->workspace + worker * BUFFER_BYTES;
+    int64_t index[QP_INDEX_STEP];
+    for (uint64_t at = begin; at < end; at += QP_INDEX_STEP) {
+        const size_t n = (size_t)qp_min_u64(QP_INDEX_STEP, end - at);
+        qp_index_load(job->call, "indices", at, n, index);
+        for (size_t i = 0; i < n; i++)
+            copy_row(job, at + i, index[i], buffer);
+    }
+}
+
+static void run(struct qp_op_call *call)
+{
+    const struct qp_op_tensor *weight = qp_op_tensor(call->op, "weight");
+    struct job job = {.call = call,
+                      .weight = qp_op_view(call, "weight"),
+                      .output = qp_op_view(call, "output"),
+                      .n_rows = weight->shape[0],
+                      .row_len = weight->shape[1],
+                      .n_indices = qp_op_tensor(call->op, "indices")->n_elems};
+    job.step = qp_max_u64(QP_OP_CHUNK / job.row_len, 1);
+    qp_op_units(call->op, qp_div_up(job.n_indices, job.step), unit, &job);
+}
+
+/* ---- The row ----------------------------------------------------------------------------------
+ */
+
+static const struct qp_op_kernel kernels[] = {
+    {.backend = QPLAN_BACKEND_CPU,
+     .isa = QPLAN_ISA_SCALAR,
+     .keys = QP_FP_BITS,
+     .class = QP_OP_COPY,
+     .workspace = workspace,
+     .validate = validate,
+     .run = run},
+};
+
+static const struct qplan_op_field_info fields[] = {QP_FIELD_PADDING_IDX, QP_FIELD_INDEX_POLICY};
+
+static const struct qplan_op_argument_info arguments[] = {
+    {.name = "weight", .direction = QPLAN_OP_IN, .dtypes = QP_FP, .shape = "[V,D]"},
+    QP_ARGUMENT_INDICES("[I...]"),
+    {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = QP_FP, .shape = "[I...,D]"},
+};
+
+static const struct qp_op_row row = {
+    .info = {.name = "embedding",
+             .category = "embedding",
+             .summary = "rows of a table by index",
+             .formula =
+                 "output[n] = weight[indices[n]]; the padding row as stored, a skipped row 0",
+             .oracle = "torch F.embedding: the same bits",
+             QP_OP_LIST(fields, fields),
+             QP_OP_LIST(arguments, arguments)},
+    QP_OP_LIST(kernels, kernels),
+    .check = check,
+};
+
+const struct qp_op_row *const qp_ops_embedding[] = {&row, NULL};

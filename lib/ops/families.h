@@ -1,0 +1,20 @@
+/*
+ * families.h - every file of lib/ops that has rows, once: FAMILY(name) stands for the list
+ * qp_ops_name in name.c, which ends with NULL. The order is that of `qplan op list`.
+ */
+#ifndef QP_OPS_FAMILIES_H
+#define QP_OPS_FAMILIES_H
+
+#include "../op.h"
+
+#define QP_OP_FAMILIES(FAMILY)                                                                     \
+    FAMILY(quantize)                                                                               \
+    FAMILY(dequantize)                                                                             \
+    FAMILY(embedding)                                                                              \
+    FAMILY(embedding_backward)
+
+#define QP_OP_DECLARE(name) extern const struct qp_op_row *const qp_ops_##name[];
+QP_OP_FAMILIES(QP_OP_DECLARE)
+#undef QP_OP_DECLARE
+
+#endif

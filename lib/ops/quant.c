@@ -1,0 +1,76 @@
+/*
+ * quant.c - the shared part of the quantize family that needs no data: dtypes, shapes, ranges.
+ */
+#include "quant.h"
+
+#include "../base/check.h"
+#include "../base/dtype.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static struct qp_quant *state(const struct qplan_op *op)
+{
+    return op->state;
+}
+
+enum qplan_status qp_quant_check(struct qplan_op *op, const uint64_t *shape, unsigned rank,
+                                 struct qplan_error *err)
+{
+    struct qp_op_geometry *geometry = &state(op)->geometry;
+    QP_TRY(qp_op_geometry(op, shape, rank, geometry, err));
+    QP_TRY(qp_op_check_params_shape(op, "scale", geometry, err));
+    if (qp_op_tensor(op, "zero_point"))
+        return qp_op_check_params_shape(op, "zero_point", geometry, err);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_quant_check_scale_dtype(const struct qplan_op *op, enum qplan_storage data,
+                                             struct qplan_error *err)
+{
+    const struct qp_op_tensor *scale = qp_op_tensor(op, "scale");
+    if (scale->dtype != QPLAN_STORAGE_F64 || data == QPLAN_STORAGE_F64)
+        return QPLAN_OK;
+    return qp_op_fail_tensor(op, QPLAN_ERR_INVALID, "scale", err,
+                             "wrong dtype: expected F32, F16 or BF16 with %s data, found F64",
+                             qplan_storage_name(data));
+}
+
+enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum qplan_dtype code,
+                                    struct qplan_error *err)
+{
+    struct qp_quant *quant = state(op);
+    if (qplan_dtype_bits(code) > 8)
+        return qp_op_fail_field(op, QPLAN_ERR_UNSUPPORTED, field, err,
+                                "no kernel for these codes: expected int8, uint8, int4 or uint4, "
+                                "found %s",
+                                qplan_dtype_name(code));
+    quant->code = code;
+    quant->packed = qplan_dtype_bits(code) == 4;
+    quant->rule.is_signed = qplan_dtype_is_signed(code);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_quant_set_range(struct qplan_op *op, int32_t q_min, int32_t q_max,
+                                     struct qplan_error *err)
+{
+    struct qp_quant *quant = state(op);
+    const struct qp_op_value *least = qp_op_value(op, "q_min"), *most = qp_op_value(op, "q_max");
+    quant->rule.q_min = least->given ? (int32_t)least->number : q_min;
+    quant->rule.q_max = most->given ? (int32_t)most->number : q_max;
+    quant->zero_min = quant->rule.q_min;
+    quant->zero_max = quant->rule.q_max;
+    if (quant->rule.q_max < quant->rule.q_min)
+        return qp_op_fail_field(op, QPLAN_ERR_INVALID, "q_max", err,
+                                "below q_min: expected at least %" PRId32 ", found %" PRId32,
+                                quant->rule.q_min, quant->rule.q_max);
+    return QPLAN_OK;
+}
+
+void qp_quant_code_shape(const struct qp_quant *quant, const uint64_t *shape, unsigned rank,
+                         uint64_t *out)
+{
+    memcpy(out, shape, rank * sizeof shape[0]);
+    if (quant->packed && rank > 0)
+        out[rank - 1] = qp_div_up(shape[rank - 1], 2);
+}

@@ -1,0 +1,148 @@
+/*
+ * quant.h - what the quantize family shares: fields, the checks of scale and zero_point, and the
+ * walk over a chunk of elements tile by tile, with the parameters of each tile at hand.
+ */
+#ifndef QP_OPS_QUANT_H
+#define QP_OPS_QUANT_H
+
+#include "../job.h"
+#include "granularity.h"
+
+/* Zero points and codes beyond this do not add up exactly in f32. */
+#define QP_QUANT_LIMIT (1 << 23)
+
+/* ---- Tables -----------------------------------------------------------------------------------
+ */
+
+#define QP_FIELD_Q(NAME, DEFAULT)                                                                  \
+    {                                                                                              \
+        .name = (NAME), .type = QPLAN_FIELD_INT, .fallback = (DEFAULT), .least = -QP_QUANT_LIMIT,  \
+        .most = QP_QUANT_LIMIT, .about = "an end of the codes"                                     \
+    }
+#define QP_FIELD_NONFINITE                                                                         \
+    {                                                                                              \
+        .name = "nonfinite", .type = QPLAN_FIELD_NAME, .fallback = "error",                        \
+        .names = "error|saturate",                                                                 \
+        .about =                                                                                   \
+            "refuse NaN and infinite data, or saturate: infinities clip, NaN is the zero point"    \
+    }
+#define QP_CODE_NAMES "int8|uint8|int4|uint4|int16|uint16"
+
+/* The two parameters as inputs; P is their shape in words. */
+#define QP_ARGUMENT_SCALE(DTYPES, P)                                                               \
+    {                                                                                              \
+        .name = "scale", .direction = QPLAN_OP_IN, .dtypes = (DTYPES), .shape = (P)                \
+    }
+#define QP_ARGUMENT_ZERO_POINT(P)                                                                  \
+    {                                                                                              \
+        .name = "zero_point", .direction = QPLAN_OP_IN, .optional = true, .dtypes = "I32|I8|U8",   \
+        .shape = (P)                                                                               \
+    }
+
+/* ---- The problem ------------------------------------------------------------------------------
+ */
+
+/* Begins the state of every row of the family. */
+struct qp_quant {
+    struct qp_op_geometry geometry;
+    struct qp_code_rule rule;   /* q_min, q_max, is_signed; never bounded */
+    int32_t zero_min, zero_max; /* what zero points may be */
+    enum qplan_dtype code;      /* of the codes, if there are any */
+    bool packed;                /* codes are 4-bit */
+};
+
+/*
+ * Checks scale and, where there is one, zero_point against the granularity for data of this shape,
+ * and scale against the dtype of the data: F64 only with F64 data.
+ */
+enum qplan_status qp_quant_check(struct qplan_op *op, const uint64_t *shape, unsigned rank,
+                                 struct qplan_error *err);
+enum qplan_status qp_quant_check_scale_dtype(const struct qplan_op *op, enum qplan_storage data,
+                                             struct qplan_error *err);
+
+/*
+ * Sets code and packed. UNSUPPORTED for codes of 16 bits.
+ */
+enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum qplan_dtype code,
+                                    struct qplan_error *err);
+
+/* Sets the range of codes from q_min and q_max, or these where they are not given. */
+enum qplan_status qp_quant_set_range(struct qplan_op *op, int32_t q_min, int32_t q_max,
+                                     struct qplan_error *err);
+
+/* The shape that codes of data of this shape are stored in. */
+void qp_quant_code_shape(const struct qp_quant *quant, const uint64_t *shape, unsigned rank,
+                         uint64_t *out);
+
+/* ---- Values -----------------------------------------------------------------------------------
+ */
+
+/* VALUE for the first scale that is not finite and above 0, or zero point out of its range. */
+enum qplan_status qp_quant_validate_params(const struct qp_op_call *call, struct qplan_error *err);
+
+/* How many of n elements are not finite. */
+uint64_t qp_quant_nonfinite(const struct qp_source_kernels *source, const void *src, size_t n);
+
+/* VALUE for the first element that is not finite, with their count. Uses the buffers below. */
+enum qplan_status qp_quant_validate_finite(const struct qp_op_call *call, const char *argument,
+                                           struct qplan_error *err);
+
+/* ---- The walk ---------------------------------------------------------------------------------
+ */
+
+/* The buffers of a worker, of QP_OP_CHUNK elements each. */
+struct qp_quant_worker {
+    void *elems[2]; /* of 8 bytes: elements of strided tensors, decoded values */
+    uint8_t *codes, *bytes;
+    void *scale; /* the window of parameters, in working precision */
+    int32_t *zero;
+    void *stored;
+    uint64_t first, n_sets; /* what the window has; n_sets = 0: nothing */
+    const void *at_scale;   /* of the window, or of the tensors themselves */
+    const int32_t *at_zero;
+};
+
+/* The workspace of a kernel that uses these buffers, and those of one worker of a call. */
+uint64_t qp_quant_workspace(const struct qplan_op *op);
+struct qp_quant_worker qp_quant_worker(const struct qp_op_call *call, unsigned worker);
+
+/* A unit is one element short of a chunk: it may begin one early, so that no byte is cut. */
+#define QP_QUANT_UNIT (QP_OP_CHUNK - 1)
+
+/* Units of a whole run, and where the u-th begins and ends. */
+uint64_t qp_quant_units(const struct qp_quant *quant);
+void qp_quant_unit(const struct qp_quant *quant, uint64_t u, uint64_t *begin, uint64_t *end);
+
+/* A tile of a chunk, and its parameters: arrays with one element for each set of the tile. */
+struct qp_quant_tile {
+    struct qp_tile tile;
+    size_t n; /* elements */
+    const void *scale;
+    const int32_t *zero;
+};
+
+/* The largest tile from elem on that ends at or before end. */
+void qp_quant_next(const struct qp_op_call *call, struct qp_quant_worker *worker, uint64_t elem,
+                   uint64_t end, struct qp_quant_tile *tile);
+
+/* Zero points as they are stored, as integers. */
+void qp_quant_load_zero(enum qplan_storage dtype, size_t n, const void *stored, int32_t *out);
+
+/* The kernels of the working precision at the level that was picked. */
+const struct qp_work_kernels *qp_quant_work(const struct qplan_op *op);
+
+/* ---- Codes ------------------------------------------------------------------------------------
+ */
+
+/* n codes, one byte each, from flat element elem on: read from a tensor, packed or not. */
+const uint8_t *qp_quant_get_codes(const struct qp_op_call *call, const struct qp_view *view,
+                                  struct qp_quant_worker *worker, uint64_t elem, size_t n);
+
+/* Where to write n codes, and bringing them to the tensor. */
+uint8_t *qp_quant_code_room(const struct qp_op_call *call, const struct qp_view *view,
+                            struct qp_quant_worker *worker, uint64_t elem, size_t n);
+void qp_quant_put_codes(const struct qp_op_call *call, const struct qp_view *view,
+                        struct qp_quant_worker *worker, uint64_t elem, size_t n,
+                        const uint8_t *codes);
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * quant_values.c - the values that the quantize family refuses: scales, zero points, data that is
+ * not finite. Everything here happens before the first write.
+ */
+#include "quant.h"
+
+#include "../base/check.h"
+#include "../base/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+
+/* Elements looked at together; few, since they are on the stack. */
+#define STEP 256
+
+/* ---- Parameters -------------------------------------------------------------------------------
+ */
+
+static enum qplan_status check_scales(const struct qp_op_call *call, struct qplan_error *err)
+{
+    const struct qp_view *view = qp_op_view(call, "scale");
+    const enum qplan_dtype dtype = qp_op_float(qp_op_tensor(call->op, "scale")->dtype);
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    double stored[STEP], value[STEP];
+    char shown[QP_F64_TEXT];
+    for (uint64_t at = 0; at < view->n_elems; at += STEP) {
+        const size_t n = (size_t)qp_min_u64(STEP, view->n_elems - at);
+        f64->load(dtype, n, qp_view_get(view, at, n, stored), value);
+        for (size_t i = 0; i < n; i++) {
+            if (value[i] > 0 && isfinite(value[i]))
+                continue;
+            (void)qp_format_f64(shown, value[i]);
+            return qp_op_fail_value(call->op, "scale", at + i, err,
+                                    "no scale: expected a finite number above 0, found %s", shown);
+        }
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status check_zeros(const struct qp_op_call *call, struct qplan_error *err)
+{
+    const struct qp_quant *quant = call->op->state;
+    const struct qp_op_tensor *tensor = qp_op_tensor(call->op, "zero_point");
+    const struct qp_view *view = qp_op_view(call, "zero_point");
+    int32_t stored[STEP], value[STEP];
+    for (uint64_t at = 0; at < view->n_elems; at += STEP) {
+        const size_t n = (size_t)qp_min_u64(STEP, view->n_elems - at);
+        qp_quant_load_zero(tensor->dtype, n, qp_view_get(view, at, n, stored), value);
+        for (size_t i = 0; i < n; i++) {
+            if (value[i] >= quant->zero_min && value[i] <= quant->zero_max)
+                continue;
+            return qp_op_fail_value(call->op, "zero_point", at + i, err,
+                                    "out of range: expected %" PRId32 " to %" PRId32
+                                    ", found %" PRId32,
+                                    quant->zero_min, quant->zero_max, value[i]);
+        }
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_quant_validate_params(const struct qp_op_call *call, struct qplan_error *err)
+{
+    const struct qp_quant *quant = call->op->state;
+    QP_TRY(check_scales(call, err));
+    if (qp_op_tensor(call->op, "zero_point"))
+        return check_zeros(call, err);
+    if (quant->zero_min <= 0 && quant->zero_max >= 0)
+        return QPLAN_OK;
+    return qp_op_fail_tensor(call->op, QPLAN_ERR_VALUE, "zero_point", err,
+                             "out of range: expected %" PRId32 " to %" PRId32
+                             ", found none, which means 0",
+                             quant->zero_min, quant->zero_max);
+}
+
+/* ---- Data -------------------------------------------------------------------------------------
+ */
+
+struct scan {
+    const struct qp_op_call *call;
+    const struct qp_view *view;
+    const struct qp_source_kernels *source;
+    atomic_uint_fast64_t count; /* of all elements that are not finite */
+    atomic_uint_fast64_t first; /* chunk with one, the lowest */
+};
+
+static void scan_unit(void *ctx, unsigned worker, uint64_t unit)
+{
+    struct scan *scan = ctx;
+    const struct qp_quant_worker buffers = qp_quant_worker(scan->call, worker);
+    const uint64_t at = unit * QP_OP_CHUNK;
+    const size_t n = qp_op_chunk(scan->view->n_elems, unit);
+    const uint64_t found =
+        qp_quant_nonfinite(scan->source, qp_view_get(scan->view, at, n, buffers.elems[0]), n);
+    if (found == 0)
+        return;
+    (void)atomic_fetch_add(&scan->count, found);
+    uint_fast64_t lowest = atomic_load(&scan->first);
+    while (unit < lowest && !atomic_compare_exchange_weak(&scan->first, &lowest, unit))
+        continue;
+}
+
+uint64_t qp_quant_nonfinite(const struct qp_source_kernels *source, const void *src, size_t n)
+{
+    const struct qp_tile tile = {.rows = 1, .cols = n, .band_rows = 1, .col_width = n};
+    double lo = 0, hi = 0; /* room for one of either precision; all bits 0 is 0 in both */
+    return source->range(&tile, src, &lo, &hi);
+}
+
+enum qplan_status qp_quant_validate_finite(const struct qp_op_call *call, const char *argument,
+                                           struct qplan_error *err)
+{
+    const struct qplan_op *op = call->op;
+    const enum qplan_dtype dtype = qp_op_float(qp_op_tensor(op, argument)->dtype);
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    struct scan scan = {.call = call,
+                        .view = qp_op_view(call, argument),
+                        .source = qp_source_kernels(dtype, op->isa)};
+    atomic_init(&scan.first, UINT64_MAX);
+    qp_op_units(op, qp_op_chunks(scan.view->n_elems), scan_unit, &scan);
+    if (scan.count == 0)
+        return QPLAN_OK;
+    uint64_t at = scan.first * QP_OP_CHUNK;
+    double stored, value = 0;
+    for (; isfinite(value); at++)
+        f64->load(dtype, 1, qp_view_get(scan.view, at, 1, &stored), &value);
+    return qp_op_fail_value(op, argument, at - 1, err,
+                            "%" PRIuFAST64 " values are not finite: expected none, found %s",
+                            scan.count,
+                            isnan(value) ? "NaN"
+                            : value > 0  ? "+Inf"
+                                         : "-Inf");
+}
