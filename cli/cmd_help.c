@@ -63,7 +63,7 @@ void help_command(const struct command *command)
     print_options(to, command);
     fprintf(to, "\nExamples:\n%s", command->examples);
     fputs("\nExit codes: 0 done; 1 a proof or gate failed; 2 usage; 3 the input does not fit;\n"
-          "4 file system; 5 memory; 70 a bug; 128+N stopped by signal N.\n",
+          "4 file system; 5 memory or device; 70 a bug; 128+N stopped by signal N.\n",
           to);
 }
 

@@ -5,7 +5,7 @@
 #
 #   --fast     the first configuration only
 #   --full     also the tests labelled slow, and five minutes of fuzzing per target, not 30 seconds
-#   -L LABEL   only tests with this label: unit golden property fuzz fault cli static slow
+#   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops static slow
 #
 # The configurations, one folder below build/ each (CMakePresets.json has their settings):
 #   test    gcc, warnings are errors: every test, with the static checks

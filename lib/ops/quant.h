@@ -96,7 +96,7 @@ struct qp_quant_worker {
     uint8_t *codes, *bytes;
     void *scale; /* the window of parameters, in working precision */
     int32_t *zero;
-    void *stored;
+    void *stored, *narrow;  /* scales and zero points as they are stored */
     uint64_t first, n_sets; /* what the window has; n_sets = 0: nothing */
     const void *at_scale;   /* of the window, or of the tensors themselves */
     const int32_t *at_zero;

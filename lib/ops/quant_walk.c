@@ -22,6 +22,7 @@ static struct qp_quant_worker carve(struct qp_carve *carve)
     w.scale = qp_take(carve, QP_OP_CHUNK * sizeof(double));
     w.zero = qp_take(carve, QP_OP_CHUNK * sizeof(int32_t));
     w.stored = qp_take(carve, QP_OP_CHUNK * sizeof(double));
+    w.narrow = qp_take(carve, QP_OP_CHUNK);
     return w;
 }
 
@@ -109,13 +110,9 @@ static const int32_t *zeros(const struct qp_op_call *call, const struct qp_quant
         return w->zero;
     }
     const struct qp_view *view = qp_op_view(call, "zero_point");
-    const void *direct = qp_view_at(view, set, n);
-    if (direct && tensor->dtype == QPLAN_STORAGE_I32)
-        return direct;
-    /* Gathered elements are never larger than the ints they become. */
-    char bytes[sizeof(int32_t)];
-    for (size_t i = 0; i < n; i++)
-        qp_quant_load_zero(tensor->dtype, 1, qp_view_get(view, set + i, 1, bytes), &w->zero[i]);
+    if (tensor->dtype == QPLAN_STORAGE_I32)
+        return qp_view_get(view, set, n, w->zero);
+    qp_quant_load_zero(tensor->dtype, n, qp_view_get(view, set, n, w->narrow), w->zero);
     return w->zero;
 }
 

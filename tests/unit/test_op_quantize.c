@@ -1,0 +1,393 @@
+/*
+ * test_op_quantize.c - quantize_G and dequantize_G against the formula, element by element: random
+ * shapes, every granularity, strides, threads, instruction sets, edges of scales and ranges.
+ */
+#include "op_support.h"
+
+#include "kernels/kernel.h"
+
+#include <float.h>
+
+enum { TENSOR, CHANNEL, GROUP, TOKEN, BLOCK, GRANULARITIES };
+static const char *const suffixes[] = {"per_tensor", "per_channel", "per_group", "per_token",
+                                       "per_block"};
+
+/* Data of three axes, and how its elements fall into sets. */
+struct layout {
+    int granularity;
+    int64_t shape[3], axis, group, rows, cols;
+    int64_t sets[3]; /* shape of the parameters */
+    unsigned set_rank;
+    size_t n, n_sets;
+};
+
+static int64_t up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static struct layout random_layout(uint64_t *seed, int granularity)
+{
+    struct layout l = {.granularity = granularity, .set_rank = 1, .sets = {1, 1, 1}};
+    for (int i = 0; i < 3; i++)
+        l.shape[i] = 1 + (int64_t)random_below(seed, i == 2 ? 90 : 9);
+    l.axis = (int64_t)random_below(seed, 3);
+    l.group = 1 + (int64_t)random_below(seed, 12);
+    l.rows = 1 + (int64_t)random_below(seed, 4);
+    l.cols = 1 + (int64_t)random_below(seed, 20);
+    if (granularity == CHANNEL)
+        l.sets[0] = l.shape[l.axis];
+    if (granularity == GROUP || granularity == BLOCK || granularity == TOKEN) {
+        l.set_rank = granularity == TOKEN ? 2 : 3;
+        memcpy(l.sets, l.shape, l.set_rank * sizeof l.sets[0]);
+    }
+    if (granularity == GROUP)
+        l.sets[l.axis] = up(l.shape[l.axis], l.group);
+    if (granularity == BLOCK) {
+        l.sets[1] = up(l.shape[1], l.rows);
+        l.sets[2] = up(l.shape[2], l.cols);
+    }
+    l.n = (size_t)(l.shape[0] * l.shape[1] * l.shape[2]);
+    l.n_sets = (size_t)(l.sets[0] * l.sets[1] * l.sets[2]);
+    return l;
+}
+
+/* The set of a flat element, by the words of the contract. */
+static size_t set_of(const struct layout *l, size_t elem)
+{
+    const int64_t e = (int64_t)elem;
+    const int64_t at[3] = {e / (l->shape[1] * l->shape[2]), e / l->shape[2] % l->shape[1],
+                           e % l->shape[2]};
+    int64_t p[3] = {at[0], at[1], at[2]};
+    switch (l->granularity) {
+    case TENSOR:
+        return 0;
+    case CHANNEL:
+        return (size_t)at[l->axis];
+    case TOKEN:
+        return (size_t)(at[0] * l->shape[1] + at[1]);
+    case GROUP:
+        p[l->axis] /= l->group;
+        break;
+    default:
+        p[1] /= l->rows;
+        p[2] /= l->cols;
+        break;
+    }
+    return (size_t)((p[0] * l->sets[1] + p[1]) * l->sets[2] + p[2]);
+}
+
+static struct problem make(const char *verb, const struct layout *l, char name[64])
+{
+    (void)snprintf(name, 64, "%s_%s", verb, suffixes[l->granularity]);
+    struct problem p = problem(name);
+    if (l->granularity == CHANNEL || l->granularity == GROUP)
+        set_number(&p, "axis", l->axis - 3);
+    if (l->granularity == GROUP)
+        set_number(&p, "group_size", l->group);
+    if (l->granularity == BLOCK) {
+        set_number(&p, "block_rows", l->rows);
+        set_number(&p, "block_cols", l->cols);
+    }
+    if (l->granularity == GROUP || l->granularity == BLOCK)
+        set(&p, "ragged", "true");
+    return p;
+}
+
+/* ---- The formulas -----------------------------------------------------------------------------
+ */
+
+static int32_t code_f32(float value, float scale, int32_t zero, int32_t least, int32_t most)
+{
+    const float r = rintf(value / scale);
+    if (isnan(r))
+        return zero;
+    if (r < (float)(least - zero))
+        return least;
+    return r > (float)(most - zero) ? most : (int32_t)r + zero;
+}
+
+static int32_t code_f64(double value, double scale, int32_t zero, int32_t least, int32_t most)
+{
+    const double r = rint(value / scale);
+    if (isnan(r))
+        return zero;
+    if (r < (double)(least - zero))
+        return least;
+    return r > (double)(most - zero) ? most : (int32_t)r + zero;
+}
+
+/* Scales of all sizes, subnormal ones too, and data that reaches both ends. */
+static double random_scale(uint64_t *seed)
+{
+    switch (random_below(seed, 8)) {
+    case 0:
+        return (double)FLT_TRUE_MIN * (1 + (double)random_below(seed, 9));
+    case 1:
+        return (double)FLT_MAX / 4;
+    default:
+        return ldexp(1 + random_signed(seed) / 2, (int)random_below(seed, 20) - 10);
+    }
+}
+
+static double random_datum(uint64_t *seed, double scale)
+{
+    switch (random_below(seed, 12)) {
+    case 0:
+        return (double)FLT_MAX * random_signed(seed);
+    case 1: /* a tie */
+        return scale * ((double)random_below(seed, 200) - 99.5);
+    case 2:
+        return random_signed(seed) > 0 ? INFINITY : NAN;
+    default:
+        return scale * random_signed(seed) * 300;
+    }
+}
+
+/* ---- Quantize ---------------------------------------------------------------------------------
+ */
+
+#define MOST (9 * 9 * 90)
+
+/* One byte per code, out of a tensor that may be packed. */
+static int32_t stored_code(const struct layout *l, const uint8_t *out, unsigned bits,
+                           bool is_signed, size_t elem)
+{
+    if (bits == 8)
+        return is_signed ? (int8_t)out[elem] : out[elem];
+    const size_t row = elem / (size_t)l->shape[2], col = elem % (size_t)l->shape[2];
+    const unsigned byte = out[row * (size_t)up(l->shape[2], 2) + col / 2];
+    const int32_t nibble = (int32_t)(col % 2 ? byte >> 4 : byte & 15);
+    return is_signed && nibble > 7 ? nibble - 16 : nibble;
+}
+
+static const struct {
+    const char *name;
+    int32_t least, most;
+} codes[] = {{"int8", -128, 127}, {"uint8", 0, 255}, {"int4", -8, 7}, {"uint4", 0, 15}};
+
+static void one_quantize(uint64_t *seed, enum qplan_isa isa, bool wide)
+{
+    static float x32[MOST], s32[MOST];
+    static double x64[MOST], s64[MOST];
+    static int32_t zero[MOST];
+    static uint8_t out[MOST + 1];
+    struct layout l = random_layout(seed, (int)random_below(seed, GRANULARITIES));
+    const size_t k = random_below(seed, COUNT(codes));
+    const unsigned bits = k < 2 ? 8 : 4;
+    int32_t least = codes[k].least, most = codes[k].most;
+    char name[64];
+    struct problem p = make("quantize", &l, name);
+    set(&p, "output_dtype", codes[k].name);
+    set(&p, "nonfinite", "saturate");
+    if (random_below(seed, 2)) {
+        most -= (int32_t)random_below(seed, 5);
+        least += (int32_t)random_below(seed, 4);
+        set_number(&p, "q_min", least);
+        set_number(&p, "q_max", most);
+    }
+    for (size_t i = 0; i < l.n_sets; i++) {
+        s64[i] = s32[i] = (float)random_scale(seed);
+        zero[i] = least + (int32_t)random_below(seed, (uint64_t)(most - least + 1));
+    }
+    for (size_t i = 0; i < l.n; i++)
+        x64[i] = x32[i] = (float)random_datum(seed, s64[set_of(&l, i)]);
+    const enum qplan_storage f = wide ? QPLAN_STORAGE_F64 : QPLAN_STORAGE_F32;
+    add(&p, "input", f, 3, l.shape, wide ? (void *)x64 : x32);
+    add(&p, "scale", QPLAN_STORAGE_F32, l.set_rank, l.sets, s32);
+    add(&p, "zero_point", QPLAN_STORAGE_I32, l.set_rank, l.sets, zero);
+    const int64_t stored[3] = {l.shape[0], l.shape[1], bits == 8 ? l.shape[2] : up(l.shape[2], 2)};
+    add(&p, "output", k == 0 ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8, 3, stored, out);
+    p.preference.isa = isa;
+    p.preference.threads = 1 + (unsigned)random_below(seed, 3);
+    struct qplan_error err;
+    memset(out, 0xa5, sizeof out);
+    OK(run_op(&p, &err), &err);
+    for (size_t i = 0; i < l.n; i++) {
+        const size_t set = set_of(&l, i);
+        const int32_t want = wide ? code_f64(x64[i], s64[set], zero[set], least, most)
+                                  : code_f32(x32[i], s32[set], zero[set], least, most);
+        assert_int_equal(stored_code(&l, out, bits, least < 0 || codes[k].least < 0, i), want);
+    }
+    const size_t row_bytes = (size_t)stored[2];
+    for (size_t r = 0; bits == 4 && l.shape[2] % 2 && r < (size_t)(l.shape[0] * l.shape[1]); r++)
+        assert_int_equal(out[(r + 1) * row_bytes - 1] >> 4, 0);
+    assert_int_equal(out[(size_t)(stored[0] * stored[1] * stored[2])], 0xa5);
+}
+
+static void quantize_is_the_formula(void **state)
+{
+    uint64_t seed = 1;
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        for (enum qplan_isa isa = QPLAN_ISA_SCALAR; isa <= qp_isa_detect(); isa++)
+            one_quantize(&seed, isa, i % 3 == 0);
+    }
+}
+
+/* ---- Dequantize -------------------------------------------------------------------------------
+ */
+
+static void one_dequantize(uint64_t *seed, enum qplan_isa isa)
+{
+    static float s32[MOST], y[MOST];
+    static int32_t zero[MOST];
+    static uint8_t in[MOST];
+    struct layout l = random_layout(seed, (int)random_below(seed, GRANULARITIES));
+    const size_t k = random_below(seed, COUNT(codes));
+    const unsigned bits = k < 2 ? 8 : 4;
+    char name[64];
+    struct problem p = make("dequantize", &l, name);
+    set(&p, "input_dtype", codes[k].name);
+    if (bits == 4)
+        set_number(&p, "row_len", l.shape[2]);
+    for (size_t i = 0; i < l.n_sets; i++) {
+        s32[i] = (float)random_scale(seed);
+        zero[i] = (int32_t)random_below(seed, (1 << 24) + 1) - (1 << 23);
+    }
+    for (size_t i = 0; i < sizeof in; i++)
+        in[i] = (uint8_t)random_bits(seed);
+    const int64_t stored[3] = {l.shape[0], l.shape[1], bits == 8 ? l.shape[2] : up(l.shape[2], 2)};
+    add(&p, "input", k == 0 ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8, 3, stored, in);
+    add(&p, "scale", QPLAN_STORAGE_F32, l.set_rank, l.sets, s32);
+    add(&p, "zero_point", QPLAN_STORAGE_I32, l.set_rank, l.sets, zero);
+    add(&p, "output", QPLAN_STORAGE_F32, 3, l.shape, y);
+    p.preference.isa = isa;
+    p.preference.threads = 1 + (unsigned)random_below(seed, 3);
+    struct qplan_error err;
+    OK(run_op(&p, &err), &err);
+    for (size_t i = 0; i < l.n; i++) {
+        const size_t set = set_of(&l, i);
+        /* The exact product fits f64, so this is one rounding. */
+        const int32_t q = stored_code(&l, in, bits, codes[k].least < 0, i);
+        const double exact = (double)s32[set] * (double)(q - zero[set]);
+        const double clipped = exact > (double)FLT_MAX    ? (double)FLT_MAX
+                               : exact < -(double)FLT_MAX ? -(double)FLT_MAX
+                                                          : exact;
+        assert_true(y[i] == (float)clipped);
+    }
+}
+
+static void dequantize_is_the_formula(void **state)
+{
+    uint64_t seed = 2;
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        for (enum qplan_isa isa = QPLAN_ISA_SCALAR; isa <= qp_isa_detect(); isa++)
+            one_dequantize(&seed, isa);
+    }
+}
+
+/* ---- Views ------------------------------------------------------------------------------------
+ */
+
+/* A transposed input, spread-out parameters and output: the bits of the contiguous run. */
+static void strided_is_contiguous(void **state)
+{
+    enum { R = 37, C = 501 };
+    static float x[R * C], turned[C * R], s[C], spread[3 * C];
+    static int8_t z8[C], q[R * C], apart[R * C * 2];
+    static const int64_t column[] = {1, R}, third[] = {3}, second[] = {2 * C, 2};
+    uint64_t seed = 3;
+    struct qplan_error err;
+    (void)state;
+    for (size_t i = 0; i < C; i++) {
+        s[i] = spread[3 * i] = (float)(0.01 + (double)random_below(&seed, 100) / 100);
+        z8[i] = (int8_t)random_bits(&seed);
+    }
+    for (size_t i = 0; i < R * C; i++) {
+        x[i] = (float)random_signed(&seed) * 100;
+        turned[i % C * R + i / C] = x[i];
+    }
+    for (unsigned threads = 1; threads <= 7; threads += 2) {
+        struct problem p = problem("quantize_per_channel");
+        set(&p, "axis", "1");
+        add(&p, "input", QPLAN_STORAGE_F32, 2, SHAPE(R, C), x);
+        add(&p, "scale", QPLAN_STORAGE_F32, 1, SHAPE(C), s);
+        add(&p, "zero_point", QPLAN_STORAGE_I8, 1, SHAPE(C), z8);
+        add(&p, "output", QPLAN_STORAGE_I8, 2, SHAPE(R, C), q);
+        p.preference.threads = threads;
+        OK(run_op(&p, &err), &err);
+        p.tensors[0].data = turned;
+        p.tensors[0].stride = column;
+        p.tensors[1].data = spread;
+        p.tensors[1].stride = third;
+        p.tensors[1].n_bytes = sizeof spread - 2 * sizeof(float);
+        p.tensors[3].data = apart;
+        p.tensors[3].stride = second;
+        p.tensors[3].n_bytes = sizeof apart - 1;
+        memset(apart, 77, sizeof apart);
+        OK(run_op(&p, &err), &err);
+        for (size_t i = 0; i < R * C; i++) {
+            assert_int_equal(apart[2 * i], q[i]);
+            assert_int_equal(apart[2 * i + 1], 77);
+        }
+        /* One scale for all, by a stride of 0. */
+        static const int64_t none[] = {0};
+        p.tensors[1].stride = none;
+        p.tensors[1].n_bytes = sizeof(float);
+        OK(run_op(&p, &err), &err);
+    }
+}
+
+/* Not one byte outside of any buffer is touched. */
+static void buffers_between_guard_pages(void **state)
+{
+    enum { R = 3, C = 1001, B = R * ((C + 1) / 2) };
+    struct guarded in = guarded_make(R * C * 2), scale = guarded_make(R * 4), out = guarded_make(B);
+    struct qplan_error err;
+    (void)state;
+    for (int end = 0; end < 2; end++) {
+        struct problem p = problem("quantize_per_token");
+        char *x = (char *)(end ? in.end - R * C * 2 : in.begin);
+        float *s = (float *)(void *)(end ? scale.end - R * 4 : scale.begin);
+        memset(x, 0x12, R * C * 2);
+        s[0] = s[1] = s[2] = 1;
+        set(&p, "output_dtype", "int4");
+        add(&p, "input", QPLAN_STORAGE_BF16, 2, SHAPE(R, C), x);
+        add(&p, "scale", QPLAN_STORAGE_F32, 1, SHAPE(R), s);
+        add(&p, "output", QPLAN_STORAGE_U8, 2, SHAPE(R, (C + 1) / 2),
+            end ? out.end - B : out.begin);
+        OK(run_op(&p, &err), &err);
+    }
+    guarded_free(&in);
+    guarded_free(&scale);
+    guarded_free(&out);
+}
+
+/* per_token, per_group of a whole row and per_channel of rows are one thing. */
+static void three_names_of_one_thing(void **state)
+{
+    enum { R = 19, C = 83 };
+    static double x[R * C], s[R];
+    static uint8_t q[3][R * C];
+    uint64_t seed = 4;
+    struct qplan_error err;
+    (void)state;
+    for (size_t i = 0; i < R * C; i++)
+        x[i] = random_signed(&seed);
+    for (size_t i = 0; i < R; i++)
+        s[i] = 0.001 + random_signed(&seed) * 0.0005;
+    for (int k = 0; k < 3; k++) {
+        static const char *const names[] = {"quantize_per_token", "quantize_per_group",
+                                            "quantize_per_channel"};
+        struct problem p = problem(names[k]);
+        if (k == 1)
+            set_number(&p, "group_size", C);
+        add(&p, "input", QPLAN_STORAGE_F64, 2, SHAPE(R, C), x);
+        add(&p, "scale", QPLAN_STORAGE_F64, k == 2 ? 1 : 2, SHAPE(R, 1), s);
+        add(&p, "output", QPLAN_STORAGE_I8, 2, SHAPE(R, C), q[k]);
+        OK(run_op(&p, &err), &err);
+        assert_memory_equal(q[k], q[0], sizeof q[0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantize_is_the_formula),  cmocka_unit_test(dequantize_is_the_formula),
+        cmocka_unit_test(strided_is_contiguous),    cmocka_unit_test(buffers_between_guard_pages),
+        cmocka_unit_test(three_names_of_one_thing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
