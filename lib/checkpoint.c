@@ -6,14 +6,23 @@
 
 #include "base/alloc.h"
 
-#include <string.h>
-
 static enum qplan_status read_native(struct qplan_checkpoint *c, struct qplan_error *err)
 {
-    c->is_native = qp_native_is(&c->st);
+    const struct qp_st *st = &c->st;
+    c->is_native = qp_native_is(st);
     if (!c->is_native)
         return QPLAN_OK;
-    return qp_native_read(&c->st, &c->arena, &c->native, &c->n_native, err);
+    QP_TRY(qp_native_read(st, &c->arena, &c->native, &c->n_native, err));
+    c->is_sidecar = qp_alloc(st->n_entries, sizeof *c->is_sidecar);
+    if (!c->is_sidecar)
+        return qp_fail_memory(err, st->file.shown, st->n_entries * sizeof *c->is_sidecar);
+    for (size_t i = 0; i < c->n_native; i++) {
+        for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
+            if (c->native[i].part[part])
+                c->is_sidecar[c->native[i].part[part] - st->entries] = true;
+        }
+    }
+    return QPLAN_OK;
 }
 
 /* fd < 0: open the path. */
@@ -57,6 +66,7 @@ void qplan_checkpoint_close(struct qplan_checkpoint *checkpoint)
         return;
     qp_st_close(&checkpoint->st);
     qp_free(checkpoint->native);
+    qp_free(checkpoint->is_sidecar);
     qp_arena_free(&checkpoint->arena);
     qp_free(checkpoint);
 }
@@ -91,32 +101,9 @@ const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint,
 /* ---- Logical tensors ---------------------------------------------------------------------------
  */
 
-/*
- * Sidecars sort right behind or some way behind their codes, so each is looked up: the stem of its
- * name must be a quantized tensor that has this very entry as a part.
- */
 bool qp_is_sidecar(const struct qplan_checkpoint *checkpoint, const struct qplan_entry *entry)
 {
-    const struct qplan_checkpoint *c = checkpoint;
-    static const char *const suffixes[] = {"_scale", "_zero_point"};
-    for (size_t s = 0; s < 2; s++) {
-        size_t n = strlen(suffixes[s]);
-        if (entry->name_len < n || memcmp(entry->name + entry->name_len - n, suffixes[s], n) != 0)
-            continue;
-        const struct qplan_entry *codes = qp_st_find(&c->st, entry->name, entry->name_len - n);
-        size_t low = 0, high = codes ? c->n_native : 0;
-        while (low < high) { /* native tensors are in the order of their codes' entries */
-            size_t middle = low + (high - low) / 2;
-            if (c->native[middle].part[QP_CODES] < codes)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (codes && low < c->n_native && c->native[low].part[QP_CODES] == codes &&
-            c->native[low].part[QP_SCALE + s] == entry)
-            return true;
-    }
-    return false;
+    return checkpoint->is_native && checkpoint->is_sidecar[entry - checkpoint->st.entries];
 }
 
 static struct qp_logical plain_tensor(const struct qplan_entry *entry)
@@ -135,8 +122,7 @@ bool qp_logical_next(const struct qplan_checkpoint *checkpoint, struct qp_logica
                      struct qp_logical *out)
 {
     const struct qplan_checkpoint *c = checkpoint;
-    while (c->is_native && cursor->entry < c->st.n_entries &&
-           qp_is_sidecar(c, &c->st.entries[cursor->entry]))
+    while (cursor->entry < c->st.n_entries && qp_is_sidecar(c, &c->st.entries[cursor->entry]))
         cursor->entry++;
     if (cursor->entry == c->st.n_entries)
         return false;

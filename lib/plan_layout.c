@@ -63,7 +63,7 @@ static enum qplan_status check_sidecar(const struct qplan_plan *plan,
         return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, st, source),
                        "name too long for its sidecars: expected at most %u bytes, found %zu",
                        QP_ST_MAX_NAME, n);
-    if (!qp_st_find(st, sidecar, n))
+    if (!qp_st_find_near(st, source, sidecar, n))
         return QPLAN_OK;
     qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
             "name collision: %s, a sidecar of %s, is already a tensor of the source",
@@ -101,15 +101,20 @@ static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_wr
                                      struct qplan_error *err)
 {
     struct qp_writer record;
+    char scheme[QPLAN_SCHEME_TEXT];
+    const struct qplan_scheme *last = NULL; /* what scheme is the text of: most are alike */
     qp_writer_init(&record);
     qp_json_open(w, '{');
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const struct qp_plan_tensor *t = &plan->tensors[i];
         if (!t->quantize)
             continue;
+        if (!last || !qp_scheme_equal(last, &t->scheme))
+            qplan_scheme_format(&t->scheme, scheme);
+        last = &t->scheme;
         record.n = 0;
-        qp_native_put_record(&record, t->source, &t->scheme, t->calibrate);
-        qp_json_key(w, t->source->name);
+        qp_native_put_record(&record, t->source, scheme, t->calibrate);
+        qp_json_key_n(w, t->source->name, t->source->name_len);
         qp_json_put_string(w, record.data, record.n);
     }
     qp_json_close(w, '}');

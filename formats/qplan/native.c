@@ -7,7 +7,6 @@
 #include "../../lib/base/check.h"
 #include "../../lib/base/dtype.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 static const char *const suffixes[QP_NATIVE_PARTS] = {"", "_scale", "_zero_point"};
@@ -34,26 +33,35 @@ static uint64_t *copy_shape(struct qp_arena *arena, const uint64_t *shape, unsig
     return copy;
 }
 
-static bool make_part(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                      const struct qp_sets *sets, enum qp_native_part part, struct qp_arena *arena,
-                      struct qplan_entry *out)
+/* Name and, mostly, shape of the codes are those of the source. */
+static bool make_codes(const struct qplan_entry *source, const struct qplan_scheme *scheme,
+                       struct qp_arena *arena, struct qplan_entry *out)
 {
-    bool is_codes = part == QP_CODES;
-    unsigned rank = is_codes ? source->rank : sets->rank;
-    uint64_t *shape = copy_shape(arena, is_codes ? source->shape : sets->shape, rank);
-    char *name = qp_arena_join(arena, source->name, source->name_len, suffixes[part]);
-    if (!shape || !name)
-        return false;
-    if (is_codes)
-        shape[rank - 1] = qp_code_extent(scheme, shape[rank - 1]);
+    const unsigned last = source->rank - 1u;
+    const uint64_t extent = qp_code_extent(scheme, source->shape[last]);
     *out = (struct qplan_entry){
-        .name = name,
-        .name_len = source->name_len + (uint32_t)strlen(suffixes[part]),
-        .storage = (uint8_t)part_storage(scheme, part),
-        .rank = (uint8_t)rank,
-        .shape = shape,
+        .name = source->name,
+        .name_len = source->name_len,
+        .storage = (uint8_t)part_storage(scheme, QP_CODES),
+        .rank = source->rank,
+        .shape = source->shape,
     };
-    return true;
+    if (extent == source->shape[last])
+        return true;
+    uint64_t *shape = copy_shape(arena, source->shape, source->rank);
+    if (shape)
+        shape[last] = extent;
+    out->shape = shape;
+    return shape != NULL;
+}
+
+static bool make_sidecar(const struct qplan_entry *source, const struct qplan_scheme *scheme,
+                         enum qp_native_part part, struct qp_arena *arena, struct qplan_entry *out)
+{
+    out->name = qp_arena_join(arena, source->name, source->name_len, suffixes[part]);
+    out->name_len = source->name_len + (uint32_t)strlen(suffixes[part]);
+    out->storage = (uint8_t)part_storage(scheme, part);
+    return out->name != NULL;
 }
 
 unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
@@ -64,8 +72,12 @@ unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_
     qp_sets_make(&sets, scheme, source->shape, source->rank);
     bool has_zero_point = zero_point == QPLAN_ZERO_POINT_ALWAYS || scheme->asymmetric;
     unsigned n = has_zero_point ? QP_NATIVE_PARTS : QP_ZERO_POINT;
-    for (unsigned part = 0; part < n; part++) {
-        if (!make_part(source, scheme, &sets, (enum qp_native_part)part, arena, &out[part]))
+    const uint64_t *shape = copy_shape(arena, sets.shape, sets.rank); /* of both sidecars */
+    if (!shape || !make_codes(source, scheme, arena, &out[QP_CODES]))
+        return 0;
+    for (unsigned part = QP_SCALE; part < n; part++) {
+        out[part] = (struct qplan_entry){.rank = (uint8_t)sets.rank, .shape = shape};
+        if (!make_sidecar(source, scheme, (enum qp_native_part)part, arena, &out[part]))
             return 0;
     }
     return n;
@@ -83,13 +95,16 @@ bool qp_native_owns_key(const char *key)
     return strncmp(key, "qplan.", 6) == 0;
 }
 
-void qp_native_put_record(struct qp_writer *w, const struct qplan_entry *source,
-                          const struct qplan_scheme *scheme, const char *calibrate)
+void qp_native_put_record(struct qp_writer *w, const struct qplan_entry *source, const char *scheme,
+                          const char *calibrate)
 {
-    char text[QPLAN_SCHEME_TEXT];
-    qplan_scheme_format(scheme, text);
-    qp_printf(w, "%s %s %s ", text, calibrate,
-              qplan_storage_name((enum qplan_storage)source->storage));
-    for (unsigned i = 0; i < source->rank; i++)
-        qp_printf(w, "%s%" PRIu64, i ? "x" : "", source->shape[i]);
+    qp_puts(w, scheme);
+    qp_put(w, " ", 1);
+    qp_puts(w, calibrate);
+    qp_put(w, " ", 1);
+    qp_puts(w, qplan_storage_name((enum qplan_storage)source->storage));
+    for (unsigned i = 0; i < source->rank; i++) {
+        qp_put(w, i ? "x" : " ", 1);
+        qp_put_u64(w, source->shape[i]);
+    }
 }

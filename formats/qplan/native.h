@@ -33,8 +33,8 @@ struct qp_native_tensor {
 };
 
 /*
- * The entries of a quantized tensor, without offsets; names and shapes are made in the arena. The
- * scheme is resolved. Returns their number, 2 or 3, or 0 when out of memory.
+ * The entries of a quantized tensor, without offsets; names and shapes are those of the source or
+ * made in the arena. The scheme is resolved. Returns their number, 2 or 3, or 0 when out of memory.
  */
 unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
                            enum qplan_zero_point zero_point, struct qp_arena *arena,
@@ -50,9 +50,9 @@ uint64_t qp_code_extent(const struct qplan_scheme *scheme, uint64_t last_extent)
 /* Whether a metadata key of the source is left out of every output. */
 bool qp_native_owns_key(const char *key);
 
-/* Appends "SCHEME CALIBRATOR SOURCEDTYPE D0xD1", the record of one tensor. */
-void qp_native_put_record(struct qp_writer *w, const struct qplan_entry *source,
-                          const struct qplan_scheme *scheme, const char *calibrate);
+/* Appends "SCHEME CALIBRATOR SOURCEDTYPE D0xD1", the record of one tensor of rank 1 or more. */
+void qp_native_put_record(struct qp_writer *w, const struct qplan_entry *source, const char *scheme,
+                          const char *calibrate);
 
 /* Whether a file says that it has this layout. */
 bool qp_native_is(const struct qp_st *st);

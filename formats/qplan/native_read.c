@@ -56,19 +56,36 @@ static bool parse_shape(char *text, struct qp_arena *arena, struct qp_native_ten
     return true;
 }
 
+/* The scheme of the last record: most are alike. */
+struct last_scheme {
+    char text[QPLAN_SCHEME_TEXT]; /* "" = none */
+    struct qplan_scheme scheme;
+};
+
+static bool parse_scheme(const char *text, struct last_scheme *last)
+{
+    if (text[0] && strcmp(text, last->text) == 0)
+        return true;
+    last->text[0] = '\0';
+    if (qplan_scheme_parse(&last->scheme, text, NULL) != QPLAN_OK)
+        return false;
+    if (strlen(text) < sizeof last->text)
+        memcpy(last->text, text, strlen(text) + 1);
+    return true;
+}
+
 /* The text of a record is taken apart in place. */
-static bool parse_record(char *text, struct qp_arena *arena, struct qp_native_tensor *t)
+static bool parse_record(char *text, struct qp_arena *arena, struct last_scheme *last,
+                         struct qp_native_tensor *t)
 {
     char *scheme = next_word(&text), *calibrate = next_word(&text);
     char *source = next_word(&text), *shape = next_word(&text);
     if (!shape || text || strlen(calibrate) >= sizeof t->calibrate)
         return false;
-    (void)snprintf(t->calibrate, sizeof t->calibrate, "%s", calibrate);
-    struct qplan_scheme written;
-    return qplan_scheme_parse(&written, scheme, NULL) == QPLAN_OK &&
-           qp_storage_find(source, strlen(source), &t->source) &&
+    memcpy(t->calibrate, calibrate, strlen(calibrate) + 1);
+    return parse_scheme(scheme, last) && qp_storage_find(source, strlen(source), &t->source) &&
            qp_storage_row(t->source)->is_source && parse_shape(shape, arena, t) &&
-           qp_scheme_resolve(&written, t->rank, &t->scheme) &&
+           qp_scheme_resolve(&last->scheme, t->rank, &t->scheme) &&
            (t->scheme.granularity != QPLAN_PER_BLOCK || t->rank >= 2);
 }
 
@@ -80,12 +97,12 @@ static bool same_tensor(const struct qplan_entry *found, const struct qplan_entr
            qp_same_shape(found->shape, found->rank, wanted->shape, wanted->rank);
 }
 
-static enum qplan_status find_part(const struct qp_st *st, const struct qplan_entry *wanted,
-                                   bool optional, const struct qplan_entry **out,
-                                   struct qplan_error *err)
+static enum qplan_status find_part(const struct qp_st *st, const struct qplan_entry *near,
+                                   const struct qplan_entry *wanted, bool optional,
+                                   const struct qplan_entry **out, struct qplan_error *err)
 {
     char subject[512];
-    *out = qp_st_find(st, wanted->name, wanted->name_len);
+    *out = qp_st_find_near(st, near, wanted->name, wanted->name_len);
     if (*out ? same_tensor(*out, wanted) : optional)
         return QPLAN_OK;
     (void)qp_st_subject(subject, st, wanted);
@@ -99,34 +116,39 @@ static enum qplan_status find_part(const struct qp_st *st, const struct qplan_en
                    qplan_storage_name((enum qplan_storage)(*out)->storage), (*out)->rank);
 }
 
-static enum qplan_status find_parts(const struct qp_st *st, const char *name, size_t n_name,
-                                    struct qp_arena *arena, struct qp_native_tensor *t,
-                                    struct qplan_error *err)
+struct reader {
+    const struct qp_st *st;
+    struct qp_arena *arena;
+    struct qp_arena scratch; /* for one record */
+    struct last_scheme last;
+    struct qp_native_tensor *tensors;
+    size_t n, cap;
+};
+
+static enum qplan_status find_parts(struct reader *r, const char *name, size_t n_name,
+                                    struct qp_native_tensor *t, struct qplan_error *err)
 {
+    /* Records mostly are in the order of names. */
+    const struct qplan_entry *near = r->n ? r->tensors[r->n - 1].part[QP_CODES] : NULL;
     const struct qplan_entry source = {.name = name,
                                        .name_len = (uint32_t)n_name,
                                        .storage = (uint8_t)t->source,
                                        .shape = t->shape,
                                        .rank = (uint8_t)t->rank};
     struct qplan_entry wanted[QP_NATIVE_PARTS];
-    if (qp_native_outputs(&source, &t->scheme, QPLAN_ZERO_POINT_ALWAYS, arena, wanted) == 0)
-        return qp_fail_memory(err, st->file.shown, n_name);
+    qp_arena_clear(&r->scratch);
+    if (qp_native_outputs(&source, &t->scheme, QPLAN_ZERO_POINT_ALWAYS, &r->scratch, wanted) == 0)
+        return qp_fail_memory(err, r->st->file.shown, n_name);
     for (unsigned part = 0; part < QP_NATIVE_PARTS; part++) {
         bool optional = part == QP_ZERO_POINT && !t->scheme.asymmetric;
-        QP_TRY(find_part(st, &wanted[part], optional, &t->part[part], err));
+        QP_TRY(find_part(r->st, near, &wanted[part], optional, &t->part[part], err));
+        near = t->part[QP_CODES];
     }
     return QPLAN_OK;
 }
 
 /* ---- All records ------------------------------------------------------------------------------
  */
-
-struct reader {
-    const struct qp_st *st;
-    struct qp_arena *arena;
-    struct qp_native_tensor *tensors;
-    size_t n, cap;
-};
 
 static enum qplan_status bad_records(const struct reader *r, struct qplan_error *err,
                                      const char *what, const char *name, size_t n_name)
@@ -150,12 +172,12 @@ static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token
     }
     struct qp_native_tensor *t = &r->tensors[r->n];
     *t = (struct qp_native_tensor){0};
-    if (value->type != QP_JSON_STRING || !parse_record(value->text, r->arena, t))
+    if (value->type != QP_JSON_STRING || !parse_record(value->text, r->arena, &r->last, t))
         return bad_records(r, err, "not a record \"SCHEME CALIBRATOR DTYPE SHAPE\"", key->text,
                            key->n);
     if (!t->shape)
         return qp_fail_memory(err, r->st->file.shown, t->rank * sizeof *t->shape);
-    QP_TRY(find_parts(r->st, key->text, key->n, r->arena, t, err));
+    QP_TRY(find_parts(r, key->text, key->n, t, err));
     r->n++;
     return QPLAN_OK;
 }
@@ -228,6 +250,7 @@ enum qplan_status qp_native_read(const struct qp_st *st, struct qp_arena *arena,
     if (status == QPLAN_OK)
         status = sort_records(&r, err);
     qp_free(text);
+    qp_arena_free(&r.scratch);
     if (status != QPLAN_OK) {
         qp_free(r.tensors);
         return status;

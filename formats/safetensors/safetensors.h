@@ -50,6 +50,13 @@ void qp_st_close(struct qp_st *st);
 /* The entry with this name, or NULL. */
 const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n);
 
+/*
+ * The same, the faster the nearer behind the entry near (NULL: the first) it is. So the names of a
+ * sorted list are found in linear time.
+ */
+const struct qplan_entry *qp_st_find_near(const struct qp_st *st, const struct qplan_entry *near,
+                                          const char *name, size_t n);
+
 /* The metadata pair with this key, or NULL. */
 const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key);
 
@@ -76,7 +83,8 @@ enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t 
                                const char *subject, struct qplan_error *err);
 
 /*
- * Appends the complete header of a file, its 8-byte length included and padded with spaces to 8.
+ * Appends the complete header of a file, its 8-byte length included and padded with spaces to 8, to
+ * a writer that keeps its text.
  * entries in offset order, metadata in key order. INVALID if it passes QP_ST_MAX_HEADER, MEMORY.
  */
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,

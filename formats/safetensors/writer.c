@@ -5,6 +5,7 @@
  */
 #include "internal.h"
 
+#include "../../lib/base/alloc.h"
 #include "../../lib/base/check.h"
 #include "../../lib/base/dtype.h"
 #include "../../lib/base/json.h"
@@ -31,23 +32,40 @@ static int compare_names(const void *a, const void *b)
     return qp_st_compare(name_at(a), name_at(b));
 }
 
-/* Wide elements first: then each tensor begins at a multiple of its element width. */
-static int compare_canonical(const void *a, const void *b)
-{
-    const struct qplan_entry *x = entry_at(a), *y = entry_at(b);
-    unsigned bits_x = qplan_storage_bits(x->storage), bits_y = qplan_storage_bits(y->storage);
-    if (bits_x != bits_y)
-        return bits_x > bits_y ? -1 : 1;
-    return compare_names(a, b);
-}
-
-static void sort(struct qplan_entry **entries, size_t n, int (*compare)(const void *, const void *))
+static void sort_by_name(struct qplan_entry **entries, size_t n)
 {
     size_t i = 1;
-    while (i < n && compare(&entries[i - 1], &entries[i]) <= 0)
+    while (i < n && compare_names(&entries[i - 1], &entries[i]) <= 0)
         i++;
     if (i < n)
-        qsort(entries, n, sizeof *entries, compare);
+        qsort(entries, n, sizeof *entries, compare_names);
+}
+
+#define MAX_ELEM_BITS 64
+
+/*
+ * Wide elements first: then each tensor begins at a multiple of its element width. Those of a width
+ * keep their order, which is that of their names.
+ */
+static bool sort_by_width(struct qplan_entry **entries, size_t n)
+{
+    size_t place[MAX_ELEM_BITS + 1] = {0}, end = 0;
+    struct qplan_entry **sorted = qp_alloc(n, sizeof *sorted);
+    if (!sorted)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        place[qplan_storage_bits(entries[i]->storage)]++;
+    for (unsigned bits = MAX_ELEM_BITS + 1; bits-- > 0;) {
+        const size_t count = place[bits];
+        place[bits] = end;
+        end += count;
+    }
+    for (size_t i = 0; i < n; i++)
+        sorted[place[qplan_storage_bits(entries[i]->storage)]++] = entries[i];
+    if (n > 0)
+        memcpy(entries, sorted, n * sizeof *sorted);
+    qp_free(sorted);
+    return true;
 }
 
 static enum qplan_status check_unique(struct qplan_entry *const *entries, size_t n,
@@ -75,9 +93,10 @@ static bool place(struct qplan_entry *entry, uint64_t begin)
 enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
                                const char *subject, struct qplan_error *err)
 {
-    sort(entries, n, compare_names);
+    sort_by_name(entries, n);
     QP_TRY(check_unique(entries, n, subject, err));
-    sort(entries, n, compare_canonical);
+    if (!sort_by_width(entries, n))
+        return qp_fail_memory(err, subject, n * sizeof *entries);
     uint64_t end = 0;
     for (size_t i = 0; i < n; i++) {
         char name[QP_QUOTED];
@@ -105,22 +124,24 @@ static void put_metadata(struct qp_writer *w, const struct qp_st_pair *pairs, si
     qp_json_close(w, '}');
 }
 
+/* There may be very many of these, so what is the same in all of them is put as it stands. */
 static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
 {
     qp_json_key_n(w, entry->name, entry->name_len);
     qp_json_open(w, '{');
-    qp_json_key(w, "dtype");
-    qp_json_put_str(w, qplan_storage_name(entry->storage));
-    qp_json_key(w, "shape");
-    qp_json_open(w, '[');
-    for (unsigned i = 0; i < entry->rank; i++)
-        qp_json_put_u64(w, entry->shape[i]);
-    qp_json_close(w, ']');
-    qp_json_key(w, "data_offsets");
-    qp_json_open(w, '[');
-    qp_json_put_u64(w, entry->begin);
-    qp_json_put_u64(w, entry->end);
-    qp_json_close(w, ']');
+    qp_puts(w, "\"dtype\":\"");
+    qp_puts(w, qplan_storage_name(entry->storage));
+    qp_puts(w, "\",\"shape\":[");
+    for (unsigned i = 0; i < entry->rank; i++) {
+        if (i > 0)
+            qp_put(w, ",", 1);
+        qp_put_u64(w, entry->shape[i]);
+    }
+    qp_puts(w, "],\"data_offsets\":[");
+    qp_put_u64(w, entry->begin);
+    qp_put(w, ",", 1);
+    qp_put_u64(w, entry->end);
+    qp_put(w, "]", 1);
     qp_json_close(w, '}');
 }
 
@@ -135,43 +156,25 @@ static void put_json(struct qp_writer *w, const struct qplan_entry *const *entri
     qp_json_close(w, '}');
 }
 
-static int count(void *ctx, const void *bytes, size_t n_bytes)
-{
-    (void)bytes;
-    *(uint64_t *)ctx += n_bytes;
-    return 0;
-}
-
-/* The length has its place in front of the text, so the text is written twice: once to count. */
-static enum qplan_status measure(uint64_t *n_bytes, const struct qplan_entry *const *entries,
-                                 size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
-                                 const char *subject, struct qplan_error *err)
-{
-    struct qp_writer counter;
-    *n_bytes = 0;
-    qp_writer_stream(&counter, count, n_bytes);
-    put_json(&counter, entries, n, metadata, n_metadata);
-    enum qplan_status status = qp_writer_finish(&counter, subject, err);
-    qp_writer_free(&counter);
-    return status;
-}
-
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err)
 {
-    uint64_t n_json;
-    QP_TRY(measure(&n_json, entries, n, metadata, n_metadata, subject, err));
+    /* The length has its place in front of the text, and is known behind it. */
+    const size_t begin = w->n;
+    qp_put(w, "\0\0\0\0\0\0\0", QP_ST_LENGTH_BYTES);
+    put_json(w, entries, n, metadata, n_metadata);
+    QP_TRY(qp_writer_finish(w, subject, err));
+    uint64_t n_json = w->n - begin - QP_ST_LENGTH_BYTES;
     uint64_t padded = qp_div_up(n_json, 8) * 8;
-    if (padded > QP_ST_MAX_HEADER)
+    if (padded > QP_ST_MAX_HEADER) {
+        w->n = begin;
         return qp_fail(err, QPLAN_ERR_INVALID, subject,
                        "header too long: expected at most %u bytes, found %" PRIu64,
                        QP_ST_MAX_HEADER, padded);
-    char length[QP_ST_LENGTH_BYTES];
+    }
     for (unsigned i = 0; i < QP_ST_LENGTH_BYTES; i++)
-        length[i] = (char)(padded >> (8 * i) & 0xff);
-    qp_put(w, length, sizeof length);
-    put_json(w, entries, n, metadata, n_metadata);
+        w->data[begin + i] = (char)(padded >> (8 * i) & 0xff);
     qp_put(w, "        ", (size_t)(padded - n_json));
     return qp_writer_finish(w, subject, err);
 }

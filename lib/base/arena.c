@@ -59,11 +59,28 @@ char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const cha
     return text;
 }
 
+static void free_blocks(struct qp_arena_block *block)
+{
+    while (block) {
+        struct qp_arena_block *next = block->next;
+        qp_free(block);
+        block = next;
+    }
+}
+
+void qp_arena_clear(struct qp_arena *arena)
+{
+    struct qp_arena_block *kept = arena->blocks;
+    if (!kept)
+        return;
+    free_blocks(kept->next);
+    memset(kept->bytes, 0, kept->used);
+    kept->next = NULL;
+    kept->used = 0;
+}
+
 void qp_arena_free(struct qp_arena *arena)
 {
-    while (arena->blocks) {
-        struct qp_arena_block *block = arena->blocks;
-        arena->blocks = block->next;
-        qp_free(block);
-    }
+    free_blocks(arena->blocks);
+    arena->blocks = NULL;
 }

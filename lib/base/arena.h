@@ -17,6 +17,9 @@ void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size);
 /* The strings a and b one behind the other, NUL-terminated; NULL when refused. */
 char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b);
 
+/* Forgets everything, but keeps a block for what comes next. */
+void qp_arena_clear(struct qp_arena *arena);
+
 /* Releases everything. A zeroed arena is empty. */
 void qp_arena_free(struct qp_arena *arena);
 

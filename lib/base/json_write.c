@@ -122,13 +122,8 @@ void qp_json_put_str(struct qp_writer *w, const char *text)
 
 void qp_json_put_u64(struct qp_writer *w, uint64_t value)
 {
-    char text[20]; /* 2^64-1 has 20 digits */
-    size_t at = sizeof text;
-    do {
-        text[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    put_literal(w, text + at, sizeof text - at);
+    begin(w);
+    qp_put_u64(w, value);
 }
 
 void qp_json_put_f64(struct qp_writer *w, double value)

@@ -6,6 +6,8 @@
 
 #include "error.h"
 
+#include <string.h>
+
 /* The length of the well-formed UTF-8 sequence that text begins with, or 0; n is at least 1. */
 size_t qp_utf8_decode(const char *text, size_t n, uint32_t *code);
 
@@ -79,8 +81,26 @@ void qp_writer_init(struct qp_writer *w);
 /* A writer that hands its text to write in pieces of some 64 KiB. */
 void qp_writer_stream(struct qp_writer *w, qplan_write_fn write, void *ctx);
 
-void qp_put(struct qp_writer *w, const char *text, size_t n);
-void qp_puts(struct qp_writer *w, const char *text);
+/* What qp_put does where the room is short. */
+void qp_put_more(struct qp_writer *w, const char *text, size_t n);
+
+/* Inline, since most calls put a few bytes of constant length. */
+static inline void qp_put(struct qp_writer *w, const char *text, size_t n)
+{
+    if (n > w->cap - w->n || w->error || n == 0) {
+        qp_put_more(w, text, n);
+        return;
+    }
+    memcpy(w->data + w->n, text, n);
+    w->n += n;
+}
+
+static inline void qp_puts(struct qp_writer *w, const char *text)
+{
+    qp_put(w, text, strlen(text));
+}
+
+void qp_put_u64(struct qp_writer *w, uint64_t value); /* decimal */
 void qp_printf(struct qp_writer *w, const char *fmt, ...) QP_PRINTF(2, 3);
 
 /*

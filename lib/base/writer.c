@@ -62,22 +62,28 @@ static bool reserve(struct qp_writer *w, size_t n)
     return !w->error;
 }
 
-void qp_put(struct qp_writer *w, const char *text, size_t n)
+void qp_put_more(struct qp_writer *w, const char *text, size_t n)
 {
     if (n == 0)
         return;
     if (w->write && n >= PIECE) { /* nothing is gained by a copy */
         flush(w);
         send(w, text, n);
-    } else if ((n <= w->cap - w->n && !w->error) || reserve(w, n)) {
+    } else if (reserve(w, n)) {
         memcpy(w->data + w->n, text, n);
         w->n += n;
     }
 }
 
-void qp_puts(struct qp_writer *w, const char *text)
+void qp_put_u64(struct qp_writer *w, uint64_t value)
 {
-    qp_put(w, text, strlen(text));
+    char text[20]; /* 2^64-1 has 20 digits */
+    size_t at = sizeof text;
+    do {
+        text[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    qp_put(w, text + at, sizeof text - at);
 }
 
 void qp_printf(struct qp_writer *w, const char *fmt, ...)
