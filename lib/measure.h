@@ -34,7 +34,18 @@ struct qp_pair {
     struct qp_measure result;
 };
 
+/* What reading facts of many tensors shares: buffers, and scales that were read ahead. */
+struct qp_facts_reader;
+enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qp_st *st,
+                                struct qplan_error *err);
+void qp_facts_close(struct qp_facts_reader *reader);
+
 /* Reads scales and zero points; INVALID for one that no quantizer writes, if strict. */
+enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
+                                const struct qp_native_tensor *tensor, bool strict,
+                                struct qp_param_facts *facts, struct qplan_error *err);
+
+/* The same for one tensor only. */
 enum qplan_status qp_read_param_facts(const struct qp_st *st, const struct qp_native_tensor *tensor,
                                       bool strict, struct qp_param_facts *facts,
                                       struct qplan_error *err);

@@ -63,7 +63,13 @@ enum qplan_status qp_read_params(const struct qp_st *st, const struct qp_native_
 #define FACT_SETS  8192
 #define FACT_CODES 8192
 
-struct facts_reader {
+/*
+ * Scales are read ahead: those of the next tensor mostly follow in the file, and a tensor may have
+ * very few. Zero points are not, since codes lie between them.
+ */
+#define FACT_AHEAD ((size_t)FACT_SETS * 4)
+
+struct qp_facts_reader {
     const struct qp_st *st;
     const struct qp_native_tensor *tensor;
     const struct qp_work_kernels *f64;
@@ -72,11 +78,14 @@ struct facts_reader {
     double *scale;
     int32_t *zero;
     uint8_t *codes;
+    char *ahead; /* n_ahead bytes of the file from ahead_off on */
+    uint64_t ahead_off;
+    size_t n_ahead;
 };
 
 /* ---- All scales ------------------------------------------------------------------------------ */
 
-static enum qplan_status check_set(const struct facts_reader *r, uint64_t set, double scale,
+static enum qplan_status check_set(const struct qp_facts_reader *r, uint64_t set, double scale,
                                    int32_t zero, struct qplan_error *err)
 {
     struct qp_code_rule rule = qp_code_rule(&r->tensor->scheme);
@@ -104,15 +113,33 @@ static void add_scale(double scale, struct qp_param_facts *facts)
         facts->half_step = scale / 2;
 }
 
+/* The next n scales, at most FACT_SETS, as doubles. */
+static enum qplan_status load_scales(struct qp_facts_reader *r, uint64_t set, size_t n,
+                                     struct qplan_error *err)
+{
+    const enum qplan_dtype dtype = r->tensor->scheme.scale_dtype;
+    const uint64_t size = qp_float_bytes(dtype);
+    const uint64_t off = r->st->header_bytes + r->tensor->part[QP_SCALE]->begin + set * size;
+    if (off < r->ahead_off || off + n * size > r->ahead_off + r->n_ahead) {
+        r->n_ahead = 0; /* of a failed read nothing is kept */
+        size_t n_bytes = (size_t)qp_min_u64(FACT_AHEAD, r->st->file.size - off);
+        QP_TRY(qp_file_read(&r->st->file, off, r->ahead, n_bytes, err));
+        r->ahead_off = off;
+        r->n_ahead = n_bytes;
+    }
+    r->f64->load(dtype, n, r->ahead + (off - r->ahead_off), r->scale);
+    return QPLAN_OK;
+}
+
 /* Looks at every scale; *has_one tells whether one of them is 1. */
-static enum qplan_status add_scales(const struct facts_reader *r, bool strict,
+static enum qplan_status add_scales(struct qp_facts_reader *r, bool strict,
                                     struct qp_param_facts *facts, bool *has_one,
                                     struct qplan_error *err)
 {
     *has_one = false;
     for (uint64_t set = 0; set < r->sets.n_sets; set += FACT_SETS) {
         size_t n = (size_t)qp_min_u64(FACT_SETS, r->sets.n_sets - set);
-        QP_TRY(read_scales(r->st, r->tensor, r->f64, set, n, &r->window, err));
+        QP_TRY(load_scales(r, set, n, err));
         if (strict)
             QP_TRY(read_zeros(r->st, r->tensor, set, n, &r->window, err));
         for (size_t i = 0; i < n; i++) {
@@ -128,7 +155,7 @@ static enum qplan_status add_scales(const struct facts_reader *r, bool strict,
 /* ---- Sets of scale 1 ------------------------------------------------------------------------- */
 
 /* Whether a piece holds, in a set of scale 1, a code other than the zero point. */
-static enum qplan_status search_piece(const struct facts_reader *r, const struct qp_piece *piece,
+static enum qplan_status search_piece(const struct qp_facts_reader *r, const struct qp_piece *piece,
                                       bool *found, struct qplan_error *err)
 {
     const struct qp_code_form form = qp_code_form(&r->tensor->scheme, QPLAN_ISA_BEST);
@@ -153,7 +180,7 @@ static enum qplan_status search_piece(const struct facts_reader *r, const struct
  * A set of zeros has scale 1 and the zero point in every code. Such a set adds no error, so it must
  * not set the bound; only the codes tell it from a set whose scale happens to be 1.
  */
-static enum qplan_status search_ones(const struct facts_reader *r, bool *found,
+static enum qplan_status search_ones(const struct qp_facts_reader *r, bool *found,
                                      struct qplan_error *err)
 {
     const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS, .cached = FACT_CODES};
@@ -177,7 +204,7 @@ static enum qplan_status search_ones(const struct facts_reader *r, bool *found,
 /* ---- Both ------------------------------------------------------------------------------------ */
 
 /* The bound grows with the scale: the largest one decides. */
-static void find_bound(const struct facts_reader *r, struct qp_param_facts *facts)
+static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *facts)
 {
     const enum qplan_dtype source = qp_storage_row(r->tensor->source)->dtype;
     const struct qp_work_kernels *work = qp_source_kernels(source, QPLAN_ISA_SCALAR)->work;
@@ -188,10 +215,15 @@ static void find_bound(const struct facts_reader *r, struct qp_param_facts *fact
         work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme.dtype), &facts->bound);
 }
 
-static enum qplan_status find_facts(const struct facts_reader *r, bool strict,
-                                    struct qp_param_facts *facts, struct qplan_error *err)
+enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
+                                const struct qp_native_tensor *tensor, bool strict,
+                                struct qp_param_facts *facts, struct qplan_error *err)
 {
+    struct qp_facts_reader *r = reader;
     bool has_one, found = false;
+    *facts = (struct qp_param_facts){INFINITY, -INFINITY, -1, -1};
+    r->tensor = tensor;
+    qp_sets_make(&r->sets, &tensor->scheme, tensor->shape, tensor->rank);
     QP_TRY(add_scales(r, strict, facts, &has_one, err));
     if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
         QP_TRY(search_ones(r, &found, err));
@@ -201,26 +233,47 @@ static enum qplan_status find_facts(const struct facts_reader *r, bool strict,
     return QPLAN_OK;
 }
 
+void qp_facts_close(struct qp_facts_reader *reader)
+{
+    if (!reader)
+        return;
+    qp_free(reader->scale);
+    qp_free(reader->zero);
+    qp_free(reader->codes);
+    qp_free(reader->window.stored);
+    qp_free(reader->ahead);
+    qp_free(reader);
+}
+
+enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qp_st *st,
+                                struct qplan_error *err)
+{
+    *out = NULL;
+    struct qp_facts_reader *r = qp_alloc(1, sizeof *r);
+    if (!r)
+        return qp_fail_memory(err, "buffers", sizeof *r);
+    r->st = st;
+    r->f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    r->scale = qp_alloc_buffer(FACT_SETS * sizeof *r->scale);
+    r->zero = qp_alloc_buffer(FACT_SETS * sizeof *r->zero);
+    r->codes = qp_alloc_buffer(QP_CODE_ROOM(FACT_CODES) + 1);
+    r->window = (struct qp_param_window){r->scale, r->zero, qp_alloc_buffer(FACT_SETS * 4)};
+    r->ahead = qp_alloc_buffer(FACT_AHEAD);
+    if (!r->scale || !r->zero || !r->codes || !r->window.stored || !r->ahead) {
+        qp_facts_close(r);
+        return qp_fail_memory(err, "buffers", FACT_SETS * sizeof *r->scale);
+    }
+    *out = r;
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_read_param_facts(const struct qp_st *st, const struct qp_native_tensor *tensor,
                                       bool strict, struct qp_param_facts *facts,
                                       struct qplan_error *err)
 {
-    struct facts_reader r = {.st = st, .tensor = tensor};
-    *facts = (struct qp_param_facts){INFINITY, -INFINITY, -1, -1};
-    r.f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    qp_sets_make(&r.sets, &tensor->scheme, tensor->shape, tensor->rank);
-    r.scale = qp_alloc_buffer(FACT_SETS * sizeof *r.scale);
-    r.zero = qp_alloc_buffer(FACT_SETS * sizeof *r.zero);
-    r.codes = qp_alloc_buffer(QP_CODE_ROOM(FACT_CODES) + 1);
-    r.window = (struct qp_param_window){r.scale, r.zero, qp_alloc_buffer(FACT_SETS * 4)};
-    enum qplan_status status = QPLAN_ERR_MEMORY;
-    if (r.scale && r.zero && r.codes && r.window.stored)
-        status = find_facts(&r, strict, facts, err);
-    else
-        qp_fail_memory(err, "buffers", FACT_SETS * sizeof *r.scale);
-    qp_free(r.scale);
-    qp_free(r.zero);
-    qp_free(r.codes);
-    qp_free(r.window.stored);
+    struct qp_facts_reader *reader;
+    QP_TRY(qp_facts_open(&reader, st, err));
+    enum qplan_status status = qp_facts_read(reader, tensor, strict, facts, err);
+    qp_facts_close(reader);
     return status;
 }

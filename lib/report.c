@@ -93,6 +93,8 @@ struct builder {
     const struct qplan_run *run;
     struct qplan_report *report;
     struct qp_pair *pairs; /* one per row, where measured */
+    struct qp_facts_reader *facts;
+    const struct qplan_entry *near; /* of the plan's checkpoint: the entry of the last row */
     struct qplan_error *err;
     bool failed; /* the proof; err describes the first offender */
 };
@@ -139,8 +141,8 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
     row->action = row->restored ? "dequantize" : row->tensor.native ? "quantize" : "keep";
     if (plan) {
         const struct qp_st *st = &plan->checkpoint->st;
-        const struct qp_plan_tensor *planned =
-            &plan->tensors[qp_st_find(st, row->tensor.name, row->tensor.name_len) - st->entries];
+        b->near = qp_st_find_near(st, b->near, row->tensor.name, row->tensor.name_len);
+        const struct qp_plan_tensor *planned = &plan->tensors[b->near - st->entries];
         row->rule = planned->rule;
         row->reason = planned->reason;
     } else if (!row->tensor.native && !row->restored) {
@@ -151,8 +153,8 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
     row->detail = qp_arena_alloc(&b->report->arena, 1, sizeof *row->detail);
     if (!row->detail)
         return qp_fail_memory(b->err, "report", sizeof *row->detail);
-    return qp_read_param_facts(&b->request->file->st, row->tensor.native, b->request->strict_params,
-                               &row->detail->facts, b->err);
+    return qp_facts_read(b->facts, row->tensor.native, b->request->strict_params,
+                         &row->detail->facts, b->err);
 }
 
 static enum qplan_status make_rows(struct builder *b)
@@ -165,6 +167,8 @@ static enum qplan_status make_rows(struct builder *b)
     if (!report->rows)
         return qp_fail_memory(b->err, "report", file->st.n_entries * sizeof *report->rows);
     QP_TRY(check_includes(b));
+    if (file->n_native > 0)
+        QP_TRY(qp_facts_open(&b->facts, &file->st, b->err));
     while (qp_logical_next(file, &cursor, &t)) {
         if (!is_included(b->request, &t))
             continue;
@@ -216,10 +220,12 @@ static enum qplan_status misfit(struct builder *b, const struct qp_row *row, con
 static enum qplan_status pair_rows(struct builder *b, size_t *n_pairs)
 {
     const struct qp_st *source = &b->request->source->st;
+    const struct qplan_entry *near = NULL;
     for (size_t i = 0; i < b->report->n_rows; i++) {
         struct qp_row *row = &b->report->rows[i];
         const struct qp_logical *t = &row->tensor;
-        const struct qplan_entry *entry = qp_st_find(source, t->name, t->name_len);
+        const struct qplan_entry *entry = qp_st_find_near(source, near, t->name, t->name_len);
+        near = entry ? entry : near;
         row->proven = entry && fits_source(t, entry);
         if (!entry)
             QP_TRY(misfit(b, row, "this tensor is not in the source"));
@@ -280,10 +286,12 @@ static void find_missing(struct builder *b)
 {
     const struct qp_st *source = &b->request->source->st;
     const struct qp_st *file = &b->request->file->st;
+    const struct qplan_entry *near = NULL;
     char subject[512];
     for (size_t i = 0; i < source->n_entries; i++) {
         const struct qplan_entry *entry = &source->entries[i];
-        const struct qplan_entry *there = qp_st_find(file, entry->name, entry->name_len);
+        const struct qplan_entry *there = qp_st_find_near(file, near, entry->name, entry->name_len);
+        near = there ? there : near;
         if (there && !qp_is_sidecar(b->request->file, there))
             continue;
         b->report->missing++;
@@ -454,6 +462,7 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
         add_totals(report);
     qp_fenv_leave(&callers);
     qp_free(b.pairs);
+    qp_facts_close(b.facts);
     if (status != QPLAN_OK) {
         qplan_report_free(report);
         return status;
