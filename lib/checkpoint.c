@@ -103,7 +103,7 @@ const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint,
 
 bool qp_is_sidecar(const struct qplan_checkpoint *checkpoint, const struct qplan_entry *entry)
 {
-    return checkpoint->is_native && checkpoint->is_sidecar[entry - checkpoint->st.entries];
+    return checkpoint->is_sidecar && checkpoint->is_sidecar[entry - checkpoint->st.entries];
 }
 
 static struct qp_logical plain_tensor(const struct qplan_entry *entry)

@@ -11,7 +11,7 @@ struct qplan_checkpoint {
     bool is_native;
     struct qp_native_tensor *native; /* the quantized tensors of a native file, in name order */
     size_t n_native;
-    bool *is_sidecar; /* of a native file, by entry: whether it belongs to a quantized tensor */
+    bool *is_sidecar; /* by entry: whether it belongs to a quantized tensor; NULL = none does */
     struct qp_arena arena;
 };
 

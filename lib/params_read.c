@@ -104,13 +104,24 @@ static enum qplan_status check_set(const struct qp_facts_reader *r, uint64_t set
     return QPLAN_OK;
 }
 
-/* A scale of exactly 1 is not counted in the largest step: it may belong to a set of zeros. */
-static void add_scale(double scale, struct qp_param_facts *facts)
+/*
+ * A scale of exactly 1 is not counted in the largest step: it may belong to a set of zeros.
+ * *has_one tells whether there was one. Halving is exact: a scale is stored with less precision
+ * than a double.
+ */
+static void add_scales(const double *scale, size_t n, struct qp_param_facts *facts, bool *has_one)
 {
-    facts->scale_min = scale < facts->scale_min ? scale : facts->scale_min;
-    facts->scale_max = scale > facts->scale_max ? scale : facts->scale_max;
-    if (scale != 1 && scale / 2 > facts->half_step)
-        facts->half_step = scale / 2;
+    double low = facts->scale_min, high = facts->scale_max, step = facts->half_step * 2;
+    bool one = false;
+    for (size_t i = 0; i < n; i++) {
+        const double x = scale[i], counted = x == 1 ? -2 : x;
+        low = x < low ? x : low;
+        high = x > high ? x : high;
+        step = counted > step ? counted : step;
+        one |= x == 1;
+    }
+    *facts = (struct qp_param_facts){low, high, step / 2, facts->bound};
+    *has_one |= one;
 }
 
 /* The next n scales, at most FACT_SETS, as doubles. */
@@ -132,7 +143,7 @@ static enum qplan_status load_scales(struct qp_facts_reader *r, uint64_t set, si
 }
 
 /* Looks at every scale; *has_one tells whether one of them is 1. */
-static enum qplan_status add_scales(struct qp_facts_reader *r, bool strict,
+static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
                                     struct qp_param_facts *facts, bool *has_one,
                                     struct qplan_error *err)
 {
@@ -142,12 +153,9 @@ static enum qplan_status add_scales(struct qp_facts_reader *r, bool strict,
         QP_TRY(load_scales(r, set, n, err));
         if (strict)
             QP_TRY(read_zeros(r->st, r->tensor, set, n, &r->window, err));
-        for (size_t i = 0; i < n; i++) {
-            if (strict)
-                QP_TRY(check_set(r, set + i, r->scale[i], r->zero[i], err));
-            add_scale(r->scale[i], facts);
-            *has_one |= r->scale[i] == 1;
-        }
+        for (size_t i = 0; strict && i < n; i++)
+            QP_TRY(check_set(r, set + i, r->scale[i], r->zero[i], err));
+        add_scales(r->scale, n, facts, has_one);
     }
     return QPLAN_OK;
 }
@@ -224,7 +232,7 @@ enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
     *facts = (struct qp_param_facts){INFINITY, -INFINITY, -1, -1};
     r->tensor = tensor;
     qp_sets_make(&r->sets, &tensor->scheme, tensor->shape, tensor->rank);
-    QP_TRY(add_scales(r, strict, facts, &has_one, err));
+    QP_TRY(read_facts(r, strict, facts, &has_one, err));
     if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
         QP_TRY(search_ones(r, &found, err));
     if (found)

@@ -51,6 +51,13 @@ enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err
 /* Computes outputs, offsets and header of a plan whose decisions stand, and its warnings. */
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err);
 
+/*
+ * The file that a plan has written, for reports; its header must have been compared. It borrows
+ * from the plan; the descriptor stays the caller's.
+ */
+enum qplan_status qp_plan_written(struct qplan_checkpoint **out, const struct qplan_plan *plan,
+                                  int fd, const char *path, struct qplan_error *err);
+
 /* Appends the file name of a path without its folder and without ".safetensors". */
 void qp_put_stem(struct qp_writer *w, const char *path);
 

@@ -150,11 +150,11 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
     }
     if (!row->tensor.native)
         return QPLAN_OK;
-    row->detail = qp_arena_alloc(&b->report->arena, 1, sizeof *row->detail);
-    if (!row->detail)
-        return qp_fail_memory(b->err, "report", sizeof *row->detail);
-    return qp_facts_read(b->facts, row->tensor.native, b->request->strict_params,
-                         &row->detail->facts, b->err);
+    row->facts = qp_arena_alloc(&b->report->arena, 1, sizeof *row->facts);
+    if (!row->facts)
+        return qp_fail_memory(b->err, "report", sizeof *row->facts);
+    return qp_facts_read(b->facts, row->tensor.native, b->request->strict_params, row->facts,
+                         b->err);
 }
 
 static enum qplan_status make_rows(struct builder *b)
@@ -263,15 +263,19 @@ static void describe_offence(struct builder *b, const struct qp_pair *pair)
 }
 
 /* Walks rows and pairs in step: pairs are a subset in the same order. */
-static void take_results(struct builder *b, size_t n_pairs)
+static enum qplan_status take_results(struct builder *b, size_t n_pairs)
 {
     struct qp_row *row = b->report->rows;
     for (size_t i = 0; i < n_pairs; i++, row++) {
         const struct qp_pair *pair = &b->pairs[i];
         while (row->tensor.entry != pair->file.entry)
             row++;
-        if (row->detail)
-            row->detail->measure = pair->result;
+        if (row->facts) {
+            row->measure = qp_arena_alloc(&b->report->arena, 1, sizeof *row->measure);
+            if (!row->measure)
+                return qp_fail_memory(b->err, "report", sizeof *row->measure);
+            *row->measure = pair->result;
+        }
         row->measured = true;
         if (pair->result.offences || pair->result.bad_pads) {
             row->proven = false;
@@ -280,6 +284,7 @@ static void take_results(struct builder *b, size_t n_pairs)
             b->failed = true;
         }
     }
+    return QPLAN_OK;
 }
 
 static void find_missing(struct builder *b)
@@ -339,7 +344,7 @@ static enum qplan_status measure(struct builder *b)
     }
     QP_TRY(qp_file_unchanged(&q->source->st.file, b->err));
     QP_TRY(qp_file_unchanged(&q->file->st.file, b->err));
-    take_results(b, n_pairs);
+    QP_TRY(take_results(b, n_pairs));
     find_missing(b);
     if (q->prove)
         check_metadata(b);
@@ -361,15 +366,15 @@ static void add_kept(struct qplan_report *report, const struct qp_row *row)
     report->kept[i].bytes += entry_bytes(row->tensor.entry);
 }
 
-static void pool(struct qp_row_detail *total, const struct qp_row *row)
+static void pool(struct qplan_report *report, const struct qp_row *row)
 {
-    const struct qp_measure *m = &row->detail->measure;
-    struct qp_measure *t = &total->measure;
-    const struct qp_param_facts *f = &row->detail->facts;
-    total->facts.half_step =
-        f->half_step > total->facts.half_step ? f->half_step : total->facts.half_step;
-    total->facts.bound = f->bound > total->facts.bound ? f->bound : total->facts.bound;
-    if (!row->measured)
+    const struct qp_measure *m = row->measure;
+    struct qp_measure *t = &report->total_measure;
+    const struct qp_param_facts *f = row->facts;
+    struct qp_param_facts *total = &report->total_facts;
+    total->half_step = f->half_step > total->half_step ? f->half_step : total->half_step;
+    total->bound = f->bound > total->bound ? f->bound : total->bound;
+    if (!m)
         return;
     t->e2 += m->e2;
     t->x2 += m->x2;
@@ -385,8 +390,8 @@ static void add_totals(struct qplan_report *report)
 {
     struct qplan_totals *t = &report->totals;
     uint64_t code_bits = 0, source_bits = 0;
-    report->total.facts = (struct qp_param_facts){0, 0, -1, -1};
-    report->total.measure.max_abs = -1;
+    report->total_facts = (struct qp_param_facts){0, 0, -1, -1};
+    report->total_measure.max_abs = -1;
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_row *row = &report->rows[i];
         const struct qp_logical *tensor = &row->tensor;
@@ -408,7 +413,7 @@ static void add_totals(struct qplan_report *report)
         t->quantized++;
         source_bits += sizes.elements * qplan_storage_bits(tensor->source);
         code_bits += sizes.elements * qplan_dtype_bits(tensor->native->scheme.dtype);
-        pool(&report->total, row);
+        pool(report, row);
         report->measured_elements += row->measured ? sizes.elements : 0;
     }
     t->data_bytes = t->code_bytes + t->param_bytes + t->kept_bytes;

@@ -9,18 +9,13 @@
 #include "measure.h"
 #include "plan.h"
 
-/* What only quantized tensors have. */
-struct qp_row_detail {
-    struct qp_param_facts facts;
-    struct qp_measure measure; /* where the report is measured */
-};
-
 /* One logical tensor. */
 struct qp_row {
     struct qp_logical tensor;
     const char *action; /* "quantize", "keep", "dequantize" */
     const char *reason, *rule;
-    struct qp_row_detail *detail; /* quantized only */
+    struct qp_param_facts *facts; /* quantized only */
+    struct qp_measure *measure;   /* quantized, and measured */
     bool measured;                /* the source has this tensor too */
     bool proven;                  /* where there is a source */
     bool restored;                /* dequantize: it was quantized before */
@@ -47,9 +42,10 @@ struct qplan_report {
     char *source_path; /* NULL = not measured */
     uint64_t source_file_bytes;
     struct qplan_totals totals;
-    struct qp_row_detail total; /* pooled */
-    uint64_t measured_elements; /* of all quantized tensors that the source has too */
-    struct qp_row *rows;        /* in name order */
+    struct qp_param_facts total_facts; /* of all quantized tensors */
+    struct qp_measure total_measure;   /* of those of them that the source has too */
+    uint64_t measured_elements;
+    struct qp_row *rows; /* in name order */
     size_t n_rows;
     struct qp_kept_reason kept[16];
     size_t n_kept;

@@ -63,28 +63,30 @@ static struct qplan_maybe sqnr_for_gate(const struct qp_measure *m)
     return value;
 }
 
-static struct qplan_maybe measured_value(const struct qp_row_detail *d, uint64_t elements,
+/* m may be NULL where the metric is of the stored parameters alone. */
+static struct qplan_maybe measured_value(const struct qp_param_facts *facts,
+                                         const struct qp_measure *m, uint64_t elements,
                                          enum qp_metric_id id)
 {
     switch (id) {
     case QP_METRIC_SQNR_DB:
-        return sqnr_for_gate(&d->measure);
+        return sqnr_for_gate(m);
     case QP_METRIC_MAX_ABS:
-        return qp_not_negative(d->measure.max_abs);
+        return qp_not_negative(m->max_abs);
     case QP_METRIC_RMS:
-        return qp_rms(&d->measure, elements);
+        return qp_rms(m, elements);
     case QP_METRIC_COSINE:
-        return qp_cosine(&d->measure);
+        return qp_cosine(m);
     case QP_METRIC_CLIPPED:
-        return count(d->measure.clipped);
+        return count(m->clipped);
     case QP_METRIC_MAX_CLIP:
-        return qp_not_negative(d->measure.max_clip);
+        return qp_not_negative(m->max_clip);
     case QP_METRIC_NONFINITE:
-        return count(d->measure.nonfinite);
+        return count(m->nonfinite);
     case QP_METRIC_BOUND:
-        return qp_not_negative(d->facts.bound);
+        return qp_not_negative(facts->bound);
     case QP_METRIC_HALF_STEP:
-        return qp_not_negative(d->facts.half_step);
+        return qp_not_negative(facts->half_step);
     default:
         return (struct qplan_maybe){0, false};
     }
@@ -105,7 +107,7 @@ static struct qplan_maybe row_value(const struct qp_row *row, enum qp_metric_id 
     default:
         if (qp_metric_row(id)->measured && !row->measured)
             return (struct qplan_maybe){0, false};
-        return measured_value(row->detail, sizes.elements, id);
+        return measured_value(row->facts, row->measure, sizes.elements, id);
     }
 }
 
@@ -130,7 +132,8 @@ static struct qplan_maybe total_value(const struct qplan_report *report, enum qp
     case QP_METRIC_MISSING:
         return count(report->missing);
     default:
-        return measured_value(&report->total, report->measured_elements, id);
+        return measured_value(&report->total_facts, &report->total_measure,
+                              report->measured_elements, id);
     }
 }
 
@@ -156,8 +159,8 @@ static enum qplan_status find_worst(const struct qplan_report *report, struct qp
     bool matched = false;
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_row *row = &report->rows[i];
-        if (!row->detail || (gate->scope == QP_SCOPE_GLOB &&
-                             !qp_glob_match(gate->glob, row->tensor.name, row->tensor.name_len)))
+        if (!row->facts || (gate->scope == QP_SCOPE_GLOB &&
+                            !qp_glob_match(gate->glob, row->tensor.name, row->tensor.name_len)))
             continue;
         matched = true;
         struct qplan_maybe value = row_value(row, gate->metric);

@@ -41,7 +41,7 @@ static void put_coordinates(struct qp_writer *w, const struct qp_row *row)
 {
     const struct qp_logical *t = &row->tensor;
     uint64_t coordinate[QPLAN_MAX_RANK] = {0};
-    qp_coordinates(coordinate, t->shape, t->rank, row->detail->measure.max_at);
+    qp_coordinates(coordinate, t->shape, t->rank, row->measure->max_at);
     qp_json_open(w, '[');
     for (unsigned i = 0; i < t->rank; i++)
         qp_json_put_u64(w, coordinate[i]);
@@ -117,10 +117,10 @@ static void put_totals(struct qp_writer *w, const struct qplan_report *report)
     put_maybe(w, "ratio_ideal", t->ratio_ideal);
     put_maybe(w, "ratio", t->ratio);
     put_maybe(w, "bpw", t->bpw);
-    put_maybe(w, "half_step", qp_not_negative(report->total.facts.half_step));
-    put_maybe(w, "bound", qp_not_negative(report->total.facts.bound));
+    put_maybe(w, "half_step", qp_not_negative(report->total_facts.half_step));
+    put_maybe(w, "bound", qp_not_negative(report->total_facts.bound));
     if (report->source_path)
-        put_measured(w, &report->total.measure, report->measured_elements, NULL);
+        put_measured(w, &report->total_measure, report->measured_elements, NULL);
     else
         put_nulls(w, measured);
     put_proven(w, report, report->proven);
@@ -133,7 +133,7 @@ static void put_quantized(struct qp_writer *w, const struct qp_row *row,
 {
     static const char *const measured[] = {"max_abs", "max_at",   "rms",       "sqnr_db", "cosine",
                                            "clipped", "max_clip", "nonfinite", NULL};
-    const struct qp_param_facts *facts = &row->detail->facts;
+    const struct qp_param_facts *facts = row->facts;
     double stored = (double)(sizes->code_bytes + sizes->param_bytes);
     put_maybe(w, "ratio_ideal",
               qp_ratio(qplan_storage_bits(row->tensor.source),
@@ -145,7 +145,7 @@ static void put_quantized(struct qp_writer *w, const struct qp_row *row,
     put_maybe(w, "half_step", qp_not_negative(facts->half_step));
     put_maybe(w, "bound", qp_not_negative(facts->bound));
     if (row->measured)
-        put_measured(w, &row->detail->measure, sizes->elements, row);
+        put_measured(w, row->measure, sizes->elements, row);
     else
         put_nulls(w, measured);
 }
@@ -182,7 +182,7 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
     put_count(w, "source_bytes", sizes.source_bytes);
     put_count(w, "code_bytes", sizes.code_bytes);
     put_count(w, "param_bytes", sizes.param_bytes);
-    if (row->detail && t->native)
+    if (row->facts)
         put_quantized(w, row, &sizes);
     else
         put_nulls(w, unused);

@@ -83,9 +83,11 @@ static bool rows_alike(const void *ctx, size_t a, size_t b)
 static double badness(const struct qplan_report *report, const struct qp_row *row)
 {
     if (!report->source_path)
-        return row->detail->facts.bound;
-    struct qplan_maybe sqnr = qp_sqnr_db(&row->detail->measure);
-    return row->measured && sqnr.known ? -sqnr.value : -INFINITY;
+        return row->facts->bound;
+    if (!row->measure)
+        return -INFINITY;
+    struct qplan_maybe sqnr = qp_sqnr_db(row->measure);
+    return sqnr.known ? -sqnr.value : -INFINITY;
 }
 
 /* What a line says of the rows that it stands for: the worst of each number. */
@@ -97,15 +99,15 @@ struct line {
 
 static void add_to_line(struct line *line, const struct qp_row *row)
 {
-    if (!row->detail)
+    if (!row->facts)
         return;
-    const struct qp_row_detail *d = row->detail;
-    struct qplan_maybe sqnr = qp_sqnr_db(&d->measure);
-    line->bound = d->facts.bound > line->bound ? d->facts.bound : line->bound;
+    line->bound = row->facts->bound > line->bound ? row->facts->bound : line->bound;
     line->unproven |= !row->proven;
-    if (!row->measured)
+    const struct qp_measure *m = row->measure;
+    if (!m)
         return;
-    line->max_abs = d->measure.max_abs > line->max_abs ? d->measure.max_abs : line->max_abs;
+    struct qplan_maybe sqnr = qp_sqnr_db(m);
+    line->max_abs = m->max_abs > line->max_abs ? m->max_abs : line->max_abs;
     if (sqnr.known && (!line->sqnr_db.known || sqnr.value < line->sqnr_db.value))
         line->sqnr_db = sqnr;
 }
@@ -202,14 +204,14 @@ static size_t top_rows(const struct qplan_report *report,
 
 static double error_score(const struct qplan_report *report, const struct qp_row *row)
 {
-    return row->detail ? badness(report, row) : NAN;
+    return row->facts ? badness(report, row) : NAN;
 }
 
 static double kept_score(const struct qplan_report *report, const struct qp_row *row)
 {
     (void)report;
     uint64_t bytes = row->tensor.entry->end - row->tensor.entry->begin;
-    return row->detail || bytes == 0 ? NAN : (double)bytes;
+    return row->facts || bytes == 0 ? NAN : (double)bytes;
 }
 
 static void put_worst(struct printer *p)
@@ -266,10 +268,10 @@ static void put_totals(struct printer *p)
         put_brief(p->w, "ratio", t->ratio);
         put_brief(p->w, "ideal", t->ratio_ideal);
         put_brief(p->w, "bpw", t->bpw);
-        put_brief(p->w, "bound", qp_not_negative(report->total.facts.bound));
+        put_brief(p->w, "bound", qp_not_negative(report->total_facts.bound));
     }
     if (report->source_path && t->quantized) {
-        const struct qp_measure *m = &report->total.measure;
+        const struct qp_measure *m = &report->total_measure;
         qp_puts(p->w, "\nerror:");
         put_brief(p->w, "max_abs", qp_not_negative(m->max_abs));
         put_brief(p->w, "rms", qp_rms(m, report->measured_elements));

@@ -124,24 +124,42 @@ static void put_metadata(struct qp_writer *w, const struct qp_st_pair *pairs, si
     qp_json_close(w, '}');
 }
 
-/* There may be very many of these, so what is the same in all of them is put as it stands. */
+/* Room for the fields of an entry: the numbers with a separator each, and the words. */
+#define FIELDS_TEXT ((QPLAN_MAX_RANK + 2) * (QP_U64_TEXT + 1) + 80)
+
+static char *add_text(char *to, const char *text)
+{
+    size_t n = strlen(text);
+    memcpy(to, text, n);
+    return to + n;
+}
+
+static char *add_list(char *to, const uint64_t *list, unsigned n)
+{
+    *to++ = '[';
+    for (unsigned i = 0; i < n; i++) {
+        if (i > 0)
+            *to++ = ',';
+        to += qp_format_u64(to, list[i]);
+    }
+    *to++ = ']';
+    return to;
+}
+
+/* There may be very many of these, so the fields are put together first. */
 static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
 {
+    const uint64_t range[] = {entry->begin, entry->end};
+    char fields[FIELDS_TEXT], *to = fields;
+    to = add_text(to, "\"dtype\":\"");
+    to = add_text(to, qplan_storage_name(entry->storage));
+    to = add_text(to, "\",\"shape\":");
+    to = add_list(to, entry->shape, entry->rank);
+    to = add_text(to, ",\"data_offsets\":");
+    to = add_list(to, range, 2);
     qp_json_key_n(w, entry->name, entry->name_len);
     qp_json_open(w, '{');
-    qp_puts(w, "\"dtype\":\"");
-    qp_puts(w, qplan_storage_name(entry->storage));
-    qp_puts(w, "\",\"shape\":[");
-    for (unsigned i = 0; i < entry->rank; i++) {
-        if (i > 0)
-            qp_put(w, ",", 1);
-        qp_put_u64(w, entry->shape[i]);
-    }
-    qp_puts(w, "],\"data_offsets\":[");
-    qp_put_u64(w, entry->begin);
-    qp_put(w, ",", 1);
-    qp_put_u64(w, entry->end);
-    qp_put(w, "]", 1);
+    qp_put(w, fields, (size_t)(to - fields));
     qp_json_close(w, '}');
 }
 

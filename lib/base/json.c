@@ -80,19 +80,6 @@ static enum qplan_status bad_string(const struct qp_json *json, size_t pos, cons
 
 /* ---- Strings --------------------------------------------------------------------------------- */
 
-/* How many of the first n bytes stand for themselves: ASCII without ", \ and control characters. */
-static size_t plain_run(const char *text, size_t n)
-{
-    size_t i = 0;
-    while (i < n) {
-        unsigned char c = (unsigned char)text[i];
-        if (c < 0x20 || c >= 0x80 || c == '"' || c == '\\')
-            break;
-        i++;
-    }
-    return i;
-}
-
 /* The four hex digits at pos. */
 static bool hex4(const struct qp_json *json, size_t pos, uint32_t *out)
 {
@@ -177,7 +164,7 @@ static enum qplan_status read_string(struct qp_json *json, struct qp_json_token 
 {
     size_t begin = json->pos + 1, in = begin, out = begin;
     for (;;) {
-        size_t run = plain_run(json->text + in, json->n - in);
+        size_t run = qp_json_plain_run(json->text + in, json->n - in);
         if (out != in)
             memmove(json->text + out, json->text + in, run);
         in += run;

@@ -58,6 +58,10 @@ enum qplan_status qp_json_next(struct qp_json *json, struct qp_json_token *token
  */
 bool qp_json_u64(const struct qp_json_token *token, uint64_t *out, bool *too_large);
 
+/* How many of the first n bytes stand for themselves in a string: ASCII without ", \ and control
+ * characters. */
+size_t qp_json_plain_run(const char *text, size_t n);
+
 /* The name of a token type for messages: "an object", "a string", ... */
 const char *qp_json_type_name(enum qp_json_type type);
 

@@ -6,6 +6,7 @@
  */
 #include "json.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -42,21 +43,58 @@ void qp_json_close(struct qp_writer *w, char bracket)
     qp_put(w, &bracket, 1);
 }
 
-/* Bytes at the front of text that are written as they are; at least one of n is not checked. */
-static size_t raw_run(const char *text, size_t n)
+#define EACH_BYTE(c) (UINT64_C(0x0101010101010101) * (c))
+
+/*
+ * The highest bit of each byte of x that is 0. A byte above such a one may have it wrongly, because
+ * of the borrow; the lowest is always right.
+ */
+static uint64_t zero_bytes(uint64_t x)
+{
+    return (x - EACH_BYTE(0x01)) & ~x & EACH_BYTE(0x80);
+}
+
+/* The same for bytes that do not stand for themselves. */
+static uint64_t special_bytes(uint64_t x)
+{
+    uint64_t control = (x - EACH_BYTE(0x20)) & ~x; /* below 0x20, with the same borrow */
+    uint64_t others = zero_bytes(x ^ EACH_BYTE('"')) | zero_bytes(x ^ EACH_BYTE('\\'));
+    return ((control | x) & EACH_BYTE(0x80)) | others;
+}
+
+static bool is_plain(char c)
+{
+    return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
+}
+
+size_t qp_json_plain_run(const char *text, size_t n)
 {
     size_t i = 0;
-    while (i < n) {
-        unsigned char c = (unsigned char)text[i];
-        uint32_t code;
-        if (c < 0x20 || c == '"' || c == '\\')
-            break;
-        size_t len = c < 0x80 ? 1 : qp_utf8_decode(text + i, n - i, &code);
+    for (uint64_t x; n - i >= sizeof x; i += sizeof x) {
+        memcpy(&x, text + i, sizeof x);
+        uint64_t special = special_bytes(le64toh(x));
+        if (special)
+            return i + (unsigned)__builtin_ctzll(special) / 8;
+    }
+    while (i < n && is_plain(text[i]))
+        i++;
+    return i;
+}
+
+/* Bytes at the front of text that are written as they are. */
+static size_t raw_run(const char *text, size_t n)
+{
+    size_t i = 0, len;
+    uint32_t code;
+    for (;;) {
+        i += qp_json_plain_run(text + i, n - i);
+        if (i == n || (unsigned char)text[i] < 0x80)
+            return i;
+        len = qp_utf8_decode(text + i, n - i, &code);
         if (len == 0)
-            break;
+            return i;
         i += len;
     }
-    return i;
 }
 
 static void put_escape(struct qp_writer *w, unsigned char c)

@@ -48,6 +48,13 @@ bool qp_parse_f64(const char *text, double *out);
 /* Reads 0|[1-9][0-9]* that fits 64 bits, the whole of text. */
 bool qp_parse_u64(const char *text, uint64_t *out);
 
+/* Room for the digits of any u64, without a NUL. */
+#define QP_U64_TEXT 20
+
+/* Writes a number in decimal, without a NUL; what is behind it in out is undefined. Returns its
+ * length. */
+size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value);
+
 /* 1234567 -> "1.23 MB", with powers of 1000. Returns out. */
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes);
 

@@ -77,13 +77,8 @@ void qp_put_more(struct qp_writer *w, const char *text, size_t n)
 
 void qp_put_u64(struct qp_writer *w, uint64_t value)
 {
-    char text[20]; /* 2^64-1 has 20 digits */
-    size_t at = sizeof text;
-    do {
-        text[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    qp_put(w, text + at, sizeof text - at);
+    char text[QP_U64_TEXT];
+    qp_put(w, text, qp_format_u64(text, value));
 }
 
 void qp_printf(struct qp_writer *w, const char *fmt, ...)
