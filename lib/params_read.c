@@ -73,7 +73,7 @@ struct qp_facts_reader {
     const struct qp_st *st;
     const struct qp_native_tensor *tensor;
     const struct qp_work_kernels *f64;
-    struct qp_sets sets;
+    struct qp_sets sets; /* where scales of 1 are searched */
     struct qp_param_window window;
     double *scale;
     int32_t *zero;
@@ -111,17 +111,21 @@ static enum qplan_status check_set(const struct qp_facts_reader *r, uint64_t set
  */
 static void add_scales(const double *scale, size_t n, struct qp_param_facts *facts, bool *has_one)
 {
-    double low = facts->scale_min, high = facts->scale_max, step = facts->half_step * 2;
-    bool one = false;
+    double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < n; i++) {
-        const double x = scale[i], counted = x == 1 ? -2 : x;
-        low = x < low ? x : low;
-        high = x > high ? x : high;
-        step = counted > step ? counted : step;
-        one |= x == 1;
+        low = scale[i] < low ? scale[i] : low;
+        high = scale[i] > high ? scale[i] : high;
     }
-    *facts = (struct qp_param_facts){low, high, step / 2, facts->bound};
-    *has_one |= one;
+    const bool around_one = low <= 1 && high >= 1; /* mostly they are all smaller */
+    double largest = around_one ? -INFINITY : high;
+    for (size_t i = 0; around_one && i < n; i++) {
+        *has_one |= scale[i] == 1;
+        if (scale[i] != 1 && scale[i] > largest)
+            largest = scale[i];
+    }
+    facts->scale_min = low < facts->scale_min ? low : facts->scale_min;
+    facts->scale_max = high > facts->scale_max ? high : facts->scale_max;
+    facts->half_step = largest / 2 > facts->half_step ? largest / 2 : facts->half_step;
 }
 
 /* The next n scales, at most FACT_SETS, as doubles. */
@@ -147,9 +151,10 @@ static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
                                     struct qp_param_facts *facts, bool *has_one,
                                     struct qplan_error *err)
 {
+    const uint64_t n_sets = qp_entry_elements(r->tensor->part[QP_SCALE]);
     *has_one = false;
-    for (uint64_t set = 0; set < r->sets.n_sets; set += FACT_SETS) {
-        size_t n = (size_t)qp_min_u64(FACT_SETS, r->sets.n_sets - set);
+    for (uint64_t set = 0; set < n_sets; set += FACT_SETS) {
+        size_t n = (size_t)qp_min_u64(FACT_SETS, n_sets - set);
         QP_TRY(load_scales(r, set, n, err));
         if (strict)
             QP_TRY(read_zeros(r->st, r->tensor, set, n, &r->window, err));
@@ -188,13 +193,14 @@ static enum qplan_status search_piece(const struct qp_facts_reader *r, const str
  * A set of zeros has scale 1 and the zero point in every code. Such a set adds no error, so it must
  * not set the bound; only the codes tell it from a set whose scale happens to be 1.
  */
-static enum qplan_status search_ones(const struct qp_facts_reader *r, bool *found,
+static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
                                      struct qplan_error *err)
 {
     const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS, .cached = FACT_CODES};
     const bool packed = qplan_dtype_bits(r->tensor->scheme.dtype) == 4;
     uint64_t band = 0, col = 0;
     struct qp_strip strip;
+    qp_sets_make(&r->sets, &r->tensor->scheme, r->tensor->shape, r->tensor->rank);
     *found = false;
     do {
         qp_strip_at(&r->sets, &limits, 1, packed, band, col, &strip);
@@ -231,7 +237,6 @@ enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
     bool has_one, found = false;
     *facts = (struct qp_param_facts){INFINITY, -INFINITY, -1, -1};
     r->tensor = tensor;
-    qp_sets_make(&r->sets, &tensor->scheme, tensor->shape, tensor->rank);
     QP_TRY(read_facts(r, strict, facts, &has_one, err));
     if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
         QP_TRY(search_ones(r, &found, err));

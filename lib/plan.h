@@ -27,9 +27,12 @@ struct qplan_plan {
     size_t n_tensors, n_quantized;
     struct qplan_entry *outputs; /* of all tensors */
     size_t n_outputs;
-    char *output_name; /* bare */
-    char *header;      /* complete, its length included */
-    uint64_t header_bytes, data_bytes;
+    char *output_name;                 /* bare */
+    struct qplan_entry **order;        /* outputs as they lie in the file */
+    char *records;                     /* the value of qplan.tensors */
+    struct qp_st_pair *metadata;       /* of the output */
+    struct qp_st_header header;        /* of these; its text is made when it is wanted */
+    uint64_t header_bytes, data_bytes; /* the header with its length */
     struct qp_warnings warnings;
     struct qp_arena arena;
 };

@@ -137,7 +137,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The source's pairs without ours, then ours, in key order. pairs has room for 4 more. */
-static size_t join_metadata(const struct qp_st *st, const struct qp_writer *records,
+static size_t join_metadata(const struct qp_st *st, const char *records, size_t n_records,
                             struct qp_st_pair *pairs)
 {
     size_t n = 0;
@@ -149,55 +149,51 @@ static size_t join_metadata(const struct qp_st *st, const struct qp_writer *reco
     pairs[n++] = pair_of("format", "pt", 2);
     pairs[n++] = pair_of(QP_NATIVE_LAYOUT_KEY, QP_NATIVE_LAYOUT, strlen(QP_NATIVE_LAYOUT));
     pairs[n++] = pair_of(QP_NATIVE_NUMERICS_KEY, QP_NATIVE_NUMERICS, strlen(QP_NATIVE_NUMERICS));
-    pairs[n++] = pair_of(QP_NATIVE_TENSORS_KEY, records->data ? records->data : "", records->n);
+    pairs[n++] = pair_of(QP_NATIVE_TENSORS_KEY, records, n_records);
     qsort(pairs, n, sizeof *pairs, by_key);
     return n;
+}
+
+static enum qplan_status make_metadata(struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_st *st = &plan->checkpoint->st;
+    struct qp_writer records;
+    qp_writer_init(&records);
+    enum qplan_status status = put_records(plan, &records, err);
+    plan->records = records.data;
+    QP_TRY(status);
+    plan->metadata = qp_alloc(st->n_metadata + 4, sizeof *plan->metadata);
+    if (!plan->metadata)
+        return qp_fail_memory(err, "plan", st->n_metadata * sizeof *plan->metadata);
+    plan->header.n_metadata = join_metadata(st, plan->records, records.n, plan->metadata);
+    plan->header.metadata = plan->metadata;
+    return QPLAN_OK;
 }
 
 /* ---- The header --------------------------------------------------------------------------------
  */
 
-static enum qplan_status put_header(struct qplan_plan *plan, const struct qplan_entry *const *order,
-                                    struct qp_writer *header, struct qplan_error *err)
+static enum qplan_status make_order(struct qplan_plan *plan, struct qplan_error *err)
 {
-    const struct qp_st *st = &plan->checkpoint->st;
-    struct qp_writer records;
-    qp_writer_init(&records);
-    struct qp_st_pair *pairs = qp_alloc(st->n_metadata + 4, sizeof *pairs);
-    enum qplan_status status = put_records(plan, &records, err);
-    if (!pairs)
-        status = qp_fail_memory(err, "plan", st->n_metadata * sizeof *pairs);
-    if (status == QPLAN_OK) {
-        char shown[512];
-        size_t n = join_metadata(st, &records, pairs);
-        (void)qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name));
-        status = qp_st_put_header(header, order, plan->n_outputs, pairs, n, shown, err);
-    }
-    qp_free(pairs);
-    qp_writer_free(&records);
-    return status;
+    plan->order = qp_alloc(plan->n_outputs, sizeof *plan->order);
+    if (!plan->order)
+        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->order);
+    for (size_t i = 0; i < plan->n_outputs; i++)
+        plan->order[i] = &plan->outputs[i];
+    plan->header.entries = (const struct qplan_entry *const *)plan->order;
+    plan->header.n_entries = plan->n_outputs;
+    return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes,
+                        plan->checkpoint->st.file.shown, err);
 }
 
 static enum qplan_status lay_out(struct qplan_plan *plan, struct qplan_error *err)
 {
-    struct qp_writer header;
-    struct qplan_entry **order = qp_alloc(plan->n_outputs, sizeof *order);
-    if (!order)
-        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *order);
-    for (size_t i = 0; i < plan->n_outputs; i++)
-        order[i] = &plan->outputs[i];
-    qp_writer_init(&header);
-    enum qplan_status status = qp_st_layout(order, plan->n_outputs, &plan->data_bytes,
-                                            plan->checkpoint->st.file.shown, err);
-    if (status == QPLAN_OK)
-        status = put_header(plan, (const struct qplan_entry *const *)order, &header, err);
-    qp_free(order);
-    if (status != QPLAN_OK) {
-        qp_writer_free(&header);
-        return status;
-    }
-    plan->header = header.data;
-    plan->header_bytes = header.n;
+    char shown[512];
+    QP_TRY(make_order(plan, err));
+    QP_TRY(make_metadata(plan, err));
+    (void)qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name));
+    QP_TRY(qp_st_measure_header(&plan->header, shown, err));
+    plan->header_bytes = plan->header.n_bytes;
     return QPLAN_OK;
 }
 

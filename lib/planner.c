@@ -82,7 +82,9 @@ void qplan_plan_free(struct qplan_plan *plan)
         return;
     qp_free(plan->tensors);
     qp_free(plan->outputs);
-    qp_free(plan->header);
+    qp_free(plan->order);
+    qp_free(plan->records);
+    qp_free(plan->metadata);
     qp_arena_free(&plan->arena);
     qp_free(plan);
 }

@@ -41,9 +41,7 @@ struct qp_sizes qp_row_sizes(const struct qp_row *row)
         sizes.code_bytes = row->restored ? sizes.source_bytes : 0;
         return sizes;
     }
-    struct qp_sets sets;
-    qp_sets_make(&sets, &native->scheme, native->shape, native->rank);
-    sizes.sets = sets.n_sets;
+    sizes.sets = qp_entry_elements(native->part[QP_SCALE]);
     sizes.source_bytes = sizes.elements * (qplan_storage_bits(t->source) / 8);
     sizes.code_bytes = entry_bytes(native->part[QP_CODES]);
     sizes.param_bytes =

@@ -82,11 +82,23 @@ const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qp
 enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
                                const char *subject, struct qplan_error *err);
 
-/*
- * Appends the complete header of a file, its 8-byte length included and padded with spaces to 8, to
- * a writer that keeps its text.
- * entries in offset order, metadata in key order. INVALID if it passes QP_ST_MAX_HEADER, MEMORY.
- */
+/* What the header of a new file says: entries in offset order, metadata in key order. */
+struct qp_st_header {
+    const struct qplan_entry *const *entries;
+    size_t n_entries;
+    const struct qp_st_pair *metadata;
+    size_t n_metadata;
+    uint64_t n_json, n_bytes; /* of the text, and of the complete header */
+};
+
+/* Finds how long a header will be. INVALID if it passes QP_ST_MAX_HEADER, MEMORY. */
+enum qplan_status qp_st_measure_header(struct qp_st_header *header, const char *subject,
+                                       struct qplan_error *err);
+
+/* Appends a header that was measured, its 8-byte length included and padded with spaces to 8. */
+void qp_st_put_measured(struct qp_writer *w, const struct qp_st_header *header);
+
+/* Both in one. */
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err);

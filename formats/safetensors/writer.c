@@ -146,53 +146,82 @@ static char *add_list(char *to, const uint64_t *list, unsigned n)
     return to;
 }
 
-/* There may be very many of these, so the fields are put together first. */
-static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
+/* There may be very many of these, so the fields are made in place. */
+static void put_fields(struct qp_writer *w, const struct qplan_entry *entry)
 {
     const uint64_t range[] = {entry->begin, entry->end};
-    char fields[FIELDS_TEXT], *to = fields;
+    char *to = qp_writer_room(w, FIELDS_TEXT);
+    if (!to)
+        return;
     to = add_text(to, "\"dtype\":\"");
     to = add_text(to, qplan_storage_name(entry->storage));
     to = add_text(to, "\",\"shape\":");
     to = add_list(to, entry->shape, entry->rank);
     to = add_text(to, ",\"data_offsets\":");
     to = add_list(to, range, 2);
+    w->n = (size_t)(to - w->data);
+}
+
+static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
+{
     qp_json_key_n(w, entry->name, entry->name_len);
     qp_json_open(w, '{');
-    qp_put(w, fields, (size_t)(to - fields));
+    put_fields(w, entry);
     qp_json_close(w, '}');
 }
 
-static void put_json(struct qp_writer *w, const struct qplan_entry *const *entries, size_t n,
-                     const struct qp_st_pair *metadata, size_t n_metadata)
+static void put_json(struct qp_writer *w, const struct qp_st_header *header)
 {
     qp_json_open(w, '{');
-    if (n_metadata > 0)
-        put_metadata(w, metadata, n_metadata);
-    for (size_t i = 0; i < n; i++)
-        put_entry(w, entries[i]);
+    if (header->n_metadata > 0)
+        put_metadata(w, header->metadata, header->n_metadata);
+    for (size_t i = 0; i < header->n_entries; i++)
+        put_entry(w, header->entries[i]);
     qp_json_close(w, '}');
+}
+
+static int count(void *ctx, const void *bytes, size_t n_bytes)
+{
+    (void)bytes;
+    *(uint64_t *)ctx += n_bytes;
+    return 0;
+}
+
+enum qplan_status qp_st_measure_header(struct qp_st_header *header, const char *subject,
+                                       struct qplan_error *err)
+{
+    struct qp_writer counter;
+    header->n_json = 0;
+    qp_writer_stream(&counter, count, &header->n_json);
+    put_json(&counter, header);
+    enum qplan_status status = qp_writer_finish(&counter, subject, err);
+    qp_writer_free(&counter);
+    uint64_t padded = qp_div_up(header->n_json, 8) * 8;
+    header->n_bytes = QP_ST_LENGTH_BYTES + padded;
+    if (status == QPLAN_OK && padded > QP_ST_MAX_HEADER)
+        return qp_fail(err, QPLAN_ERR_INVALID, subject,
+                       "header too long: expected at most %u bytes, found %" PRIu64,
+                       QP_ST_MAX_HEADER, padded);
+    return status;
+}
+
+void qp_st_put_measured(struct qp_writer *w, const struct qp_st_header *header)
+{
+    const uint64_t padded = header->n_bytes - QP_ST_LENGTH_BYTES;
+    char length[QP_ST_LENGTH_BYTES];
+    for (unsigned i = 0; i < QP_ST_LENGTH_BYTES; i++)
+        length[i] = (char)(padded >> (8 * i) & 0xff);
+    qp_put(w, length, sizeof length);
+    put_json(w, header);
+    qp_put(w, "        ", (size_t)(padded - header->n_json));
 }
 
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err)
 {
-    /* The length has its place in front of the text, and is known behind it. */
-    const size_t begin = w->n;
-    qp_put(w, "\0\0\0\0\0\0\0", QP_ST_LENGTH_BYTES);
-    put_json(w, entries, n, metadata, n_metadata);
-    QP_TRY(qp_writer_finish(w, subject, err));
-    uint64_t n_json = w->n - begin - QP_ST_LENGTH_BYTES;
-    uint64_t padded = qp_div_up(n_json, 8) * 8;
-    if (padded > QP_ST_MAX_HEADER) {
-        w->n = begin;
-        return qp_fail(err, QPLAN_ERR_INVALID, subject,
-                       "header too long: expected at most %u bytes, found %" PRIu64,
-                       QP_ST_MAX_HEADER, padded);
-    }
-    for (unsigned i = 0; i < QP_ST_LENGTH_BYTES; i++)
-        w->data[begin + i] = (char)(padded >> (8 * i) & 0xff);
-    qp_put(w, "        ", (size_t)(padded - n_json));
+    struct qp_st_header header = {entries, n, metadata, n_metadata, 0, 0};
+    QP_TRY(qp_st_measure_header(&header, subject, err));
+    qp_st_put_measured(w, &header);
     return qp_writer_finish(w, subject, err);
 }

@@ -111,8 +111,23 @@ static void put_escape(struct qp_writer *w, unsigned char c)
     }
 }
 
+/* A string that needs no escape, where there is room for it: mostly so. */
+static bool put_plain(struct qp_writer *w, const char *text, size_t n)
+{
+    if (w->error || n >= w->cap - w->n || w->cap - w->n - n < 2 || qp_json_plain_run(text, n) < n)
+        return false;
+    char *to = w->data + w->n;
+    to[0] = '"';
+    memcpy(to + 1, text, n);
+    to[n + 1] = '"';
+    w->n += n + 2;
+    return true;
+}
+
 static void put_quoted(struct qp_writer *w, const char *text, size_t n)
 {
+    if (put_plain(w, text, n))
+        return;
     qp_put(w, "\"", 1);
     while (n > 0) {
         size_t run = raw_run(text, n);

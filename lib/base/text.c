@@ -337,14 +337,17 @@ size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value)
                                 "25262728293031323334353637383940414243444546474849"
                                 "50515253545556575859606162636465666768697071727374"
                                 "75767778798081828384858687888990919293949596979899";
-    char text[2 * QP_U64_TEXT]; /* so that the copy may have a constant length */
-    size_t at = QP_U64_TEXT;
+    size_t n = 1;
+    for (uint64_t power = 10; n < QP_U64_TEXT && value >= power; power *= 10)
+        n++;
+    size_t at = n;
     for (; value >= 100; value /= 100)
-        memcpy(text + (at -= 2), pairs + 2 * (value % 100), 2);
-    memcpy(text + (at -= 2), pairs + 2 * value, 2);
-    at += value < 10;
-    memcpy(out, text + at, QP_U64_TEXT);
-    return QP_U64_TEXT - at;
+        memcpy(out + (at -= 2), pairs + 2 * (value % 100), 2);
+    if (value >= 10)
+        memcpy(out, pairs + 2 * value, 2);
+    else
+        out[0] = (char)('0' + value);
+    return n;
 }
 
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes)

@@ -554,6 +554,34 @@ static void documents_follow_each_other_without_a_comma(void **state)
     expect_text(&w, "[1]\n[1]\n");
 }
 
+/* Byte for byte, what the words of qp_json_plain_run must find. */
+static size_t plain_bytes(const char *text, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (unsigned char)text[i] >= 0x20 && (unsigned char)text[i] < 0x80 &&
+           text[i] != '"' && text[i] != '\\')
+        i++;
+    return i;
+}
+
+static void plain_runs_end_at_the_first_other_byte(void **state)
+{
+    (void)state;
+    char text[24];
+    for (unsigned byte = 0; byte < 256; byte++) {
+        for (size_t at = 0; at < sizeof text; at++) {
+            for (unsigned around = 0x1f; around < 0x81; around++) {
+                memset(text, 'a', sizeof text);
+                text[at] = (char)byte;
+                if (at + 1 < sizeof text) /* a borrow must not reach back */
+                    text[at + 1] = (char)around;
+                for (size_t n = sizeof text - 9; n <= sizeof text; n++)
+                    assert_int_equal(qp_json_plain_run(text, n), plain_bytes(text, n));
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -573,6 +601,7 @@ int main(void)
         cmocka_unit_test(every_string_reads_back),
         cmocka_unit_test(nesting_too_deep_to_write_is_an_error),
         cmocka_unit_test(documents_follow_each_other_without_a_comma),
+        cmocka_unit_test(plain_runs_end_at_the_first_other_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,12 +10,14 @@
 
 #include <errno.h>
 #include <float.h>
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/text.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -455,6 +457,46 @@ static void the_first_failure_is_remembered(void **state)
     }
 }
 
+static void integers_have_all_their_digits(void **state)
+{
+    (void)state;
+    char text[QP_U64_TEXT], expected[32];
+    for (uint64_t power = 1, last = 0; power > last; last = power, power *= 10) {
+        for (int d = -1; d <= 1; d++) {
+            const uint64_t value = power + (uint64_t)d;
+            int n = snprintf(expected, sizeof expected, "%" PRIu64, value);
+            assert_int_equal(qp_format_u64(text, value), n);
+            assert_memory_equal(text, expected, (size_t)n);
+        }
+    }
+    assert_int_equal(qp_format_u64(text, UINT64_MAX), 20);
+    assert_memory_equal(text, "18446744073709551615", 20);
+    for (uint64_t value = 0; value < 12345; value++) {
+        int n = snprintf(expected, sizeof expected, "%" PRIu64, value);
+        assert_int_equal(qp_format_u64(text, value), n);
+        assert_memory_equal(text, expected, (size_t)n);
+    }
+}
+
+static void a_cleared_arena_gives_zeroed_memory_again(void **state)
+{
+    (void)state;
+    struct qp_arena arena = {0};
+    qp_arena_clear(&arena);
+    for (size_t n = 1; n < 300000; n *= 3) { /* also more than a block */
+        for (int i = 0; i < 3; i++) {
+            unsigned char *bytes = qp_arena_alloc(&arena, n, 1);
+            assert_non_null(bytes);
+            for (size_t k = 0; k < n; k++)
+                assert_int_equal(bytes[k], 0);
+            memset(bytes, 0xff, n);
+        }
+        qp_arena_clear(&arena);
+    }
+    qp_arena_free(&arena);
+    assert_null(arena.blocks);
+}
+
 static void a_text_that_no_memory_holds_is_an_error(void **state)
 {
     (void)state;
@@ -483,6 +525,8 @@ int main(void)
         cmocka_unit_test(only_decimal_numbers_are_read),
         cmocka_unit_test(only_plain_integers_are_read),
         cmocka_unit_test(bytes_have_three_digits),
+        cmocka_unit_test(integers_have_all_their_digits),
+        cmocka_unit_test(a_cleared_arena_gives_zeroed_memory_again),
         cmocka_unit_test(streams_give_the_same_bytes),
         cmocka_unit_test(an_empty_text_is_a_string),
         cmocka_unit_test(the_first_failure_is_remembered),
