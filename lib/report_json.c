@@ -182,7 +182,7 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
     put_count(w, "source_bytes", sizes.source_bytes);
     put_count(w, "code_bytes", sizes.code_bytes);
     put_count(w, "param_bytes", sizes.param_bytes);
-    if (row->facts)
+    if (row->facts && t->native)
         put_quantized(w, row, &sizes);
     else
         put_nulls(w, unused);
