@@ -1,8 +1,12 @@
 /*
- * make.c - makes a checkpoint of Llama shapes to measure with: hidden 4096, ffn 11008, weights of a
- * bell shape with standard deviation 0.02, as many tensors as fit the size.
+ * make.c - makes a checkpoint to measure with: the shapes of a Llama model with hidden 4096, ffn
+ * 11008 and a vocabulary of 32000, weights of a bell shape with standard deviation 0.02.
  *
  *     bench-make OUT bf16|f16|f32 BYTES [large|small]        (small: tensors of 64 x 64)
+ *
+ * 2143289344 bytes of bf16 are four layers. For fewer elements there are fewer layers and the
+ * vocabulary shrinks with them, for more there are more layers; tensors are added until the size is
+ * reached.
  */
 #include "formats/safetensors/safetensors.h"
 #include "kernels/kernel.h"
@@ -15,17 +19,26 @@
 
 #define BLOCK ((size_t)1 << 20) /* elements that are made once and used again, shifted */
 
-static const struct shape {
+struct shape {
     const char *name;
     uint64_t extent[2];
-} large[] =
-    {
-        {"self_attn.q_proj", {4096, 4096}}, {"self_attn.k_proj", {4096, 4096}},
-        {"self_attn.v_proj", {4096, 4096}}, {"self_attn.o_proj", {4096, 4096}},
-        {"mlp.gate_proj", {11008, 4096}},   {"mlp.up_proj", {11008, 4096}},
-        {"mlp.down_proj", {4096, 11008}},
-},
-  small[] = {{"w", {64, 64}}};
+    uint8_t rank;
+};
+
+static const struct shape layer[] = {
+    {"input_layernorm", {4096}, 1},        {"self_attn.q_proj", {4096, 4096}, 2},
+    {"self_attn.k_proj", {4096, 4096}, 2}, {"self_attn.v_proj", {4096, 4096}, 2},
+    {"self_attn.o_proj", {4096, 4096}, 2}, {"post_attention_layernorm", {4096}, 1},
+    {"mlp.gate_proj", {11008, 4096}, 2},   {"mlp.up_proj", {11008, 4096}, 2},
+    {"mlp.down_proj", {4096, 11008}, 2},
+};
+#define LAYER_SHAPES (sizeof layer / sizeof layer[0])
+
+static const struct shape norm = {"norm", {4096}, 1}, small = {"w", {64, 64}, 2};
+
+/* The vocabulary, and the elements of the weights of four layers with it. */
+#define VOCABULARY 32000
+#define MODEL      (4 * ((uint64_t)4 * 4096 * 4096 + (uint64_t)3 * 4096 * 11008) + 2 * VOCABULARY * 4096)
 
 static uint64_t state = 88172645463325252u;
 
@@ -49,47 +62,106 @@ static void make_block(enum qplan_dtype dtype, void *block)
     qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work->store(dtype, BLOCK, x, block);
 }
 
+/* ---- The list of tensors -----------------------------------------------------------------------
+ */
+
+struct list {
+    struct qplan_entry *entries;
+    size_t n, cap;
+    uint64_t elems, wanted; /* made so far, and to be made */
+    uint8_t storage;
+};
+
+static void add(struct list *list, const struct shape *shape, const char *prefix, size_t number)
+{
+    char *name = qp_alloc(64, 1);
+    int length = number == SIZE_MAX
+                     ? snprintf(name, 64, "%s%s.weight", prefix, shape->name)
+                     : snprintf(name, 64, "%s%zu.%s.weight", prefix, number, shape->name);
+    if (list->n == list->cap)
+        return;
+    list->entries[list->n++] = (struct qplan_entry){.name = name,
+                                                    .name_len = (uint32_t)length,
+                                                    .shape = shape->extent,
+                                                    .rank = shape->rank,
+                                                    .storage = list->storage};
+    list->elems += shape->extent[0] * (shape->rank > 1 ? shape->extent[1] : 1);
+}
+
+static void list_large(struct list *list)
+{
+    static struct shape embed = {"embed_tokens", {VOCABULARY, 4096}, 2}, head = {"lm_head", {0}, 2};
+    if (list->wanted < MODEL) /* that part of the vocabulary, in whole blocks */
+        embed.extent[0] = (list->wanted * VOCABULARY / MODEL / 128 + 1) * 128;
+    memcpy(head.extent, embed.extent, sizeof head.extent);
+    add(list, &head, "", SIZE_MAX);
+    add(list, &embed, "model.", SIZE_MAX);
+    for (size_t i = 0; list->elems < list->wanted; i++)
+        add(list, &layer[i % LAYER_SHAPES], "model.layers.", i / LAYER_SHAPES);
+    add(list, &norm, "model.", SIZE_MAX);
+}
+
+static void list_small(struct list *list)
+{
+    for (size_t i = 0; list->elems < list->wanted; i++)
+        add(list, &small, "model.layers.", i);
+}
+
+/* ---- The file ----------------------------------------------------------------------------------
+ */
+
+static int write_data(FILE *out, enum qplan_dtype dtype, uint64_t data_bytes)
+{
+    const uint64_t width = qp_float_bytes(dtype);
+    char *block = qp_alloc(BLOCK, width);
+    make_block(dtype, block);
+    for (uint64_t done = 0; done < data_bytes;) {
+        size_t shift = (size_t)(next_random() % 4096) * width, length = BLOCK * width - shift;
+        length = data_bytes - done < length ? (size_t)(data_bytes - done) : length;
+        if (fwrite(block + shift, 1, length, out) != length)
+            return 4;
+        done += length;
+    }
+    return fclose(out) == 0 ? 0 : 4;
+}
+
+static int write_file(const char *path, struct list *list, enum qplan_dtype dtype)
+{
+    struct qplan_entry **order = qp_alloc(list->n, sizeof *order);
+    struct qp_writer header;
+    struct qplan_error err;
+    uint64_t data_bytes;
+    for (size_t i = 0; i < list->n; i++)
+        order[i] = &list->entries[i];
+    qp_writer_init(&header);
+    if (qp_st_layout(order, list->n, &data_bytes, path, &err) != QPLAN_OK ||
+        qp_st_put_header(&header, (const struct qplan_entry *const *)order, list->n, NULL, 0, path,
+                         &err) != QPLAN_OK)
+        return 70;
+    FILE *out = fopen(path, "wb");
+    if (!out || fwrite(header.data, 1, header.n, out) != header.n) {
+        perror(path);
+        return 4;
+    }
+    int status = write_data(out, dtype, data_bytes);
+    if (status != 0)
+        perror(path);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     enum qplan_dtype dtype;
     if (argc < 4 || !qplan_dtype_parse(argv[2], &dtype))
         return 2;
     const bool is_small = argc > 4 && strcmp(argv[4], "small") == 0;
-    const struct shape *shapes = is_small ? small : large;
-    const size_t n_shapes = is_small ? 1 : sizeof large / sizeof large[0];
-    const uint64_t size = strtoull(argv[3], NULL, 10), width = qp_float_bytes(dtype);
-    size_t n = 0, cap = size / (is_small ? 64 * 64 * width : 4096 * 4096 * width) + 8;
-    struct qplan_entry *entries = qp_alloc(cap, sizeof *entries);
-    struct qplan_entry **order = qp_alloc(cap, sizeof *order);
-    for (uint64_t bytes = 0; bytes < size; n++) {
-        const struct shape *shape = &shapes[n % n_shapes];
-        char *name = qp_alloc(64, 1);
-        int length = snprintf(name, 64, "model.layers.%zu.%s.weight", n / n_shapes, shape->name);
-        entries[n] = (struct qplan_entry){.name = name,
-                                          .name_len = (uint32_t)length,
-                                          .shape = shape->extent,
-                                          .rank = 2,
-                                          .storage = (uint8_t)qp_dtype_storage(dtype)};
-        order[n] = &entries[n];
-        bytes += shape->extent[0] * shape->extent[1] * width;
-    }
-    struct qp_writer header;
-    struct qplan_error err;
-    uint64_t data_bytes;
-    qp_writer_init(&header);
-    if (qp_st_layout(order, n, &data_bytes, argv[1], &err) != QPLAN_OK ||
-        qp_st_put_header(&header, (const struct qplan_entry *const *)order, n, NULL, 0, argv[1],
-                         &err) != QPLAN_OK)
-        return 70;
-    FILE *out = fopen(argv[1], "wb");
-    char *block = qp_alloc(BLOCK, width);
-    make_block(dtype, block);
-    fwrite(header.data, 1, header.n, out);
-    for (uint64_t done = 0; done < data_bytes;) {
-        size_t shift = (size_t)(next_random() % 4096) * width, length = BLOCK * width - shift;
-        length = data_bytes - done < length ? (size_t)(data_bytes - done) : length;
-        fwrite(block + shift, 1, length, out);
-        done += length;
-    }
-    return fclose(out) == 0 ? 0 : 4;
+    struct list list = {.storage = (uint8_t)qp_dtype_storage(dtype)};
+    list.wanted = strtoull(argv[3], NULL, 10) / qp_float_bytes(dtype);
+    list.cap = (size_t)(list.wanted / (is_small ? 64 * 64 : 4096 * 4096)) * 2 + 16;
+    list.entries = qp_alloc(list.cap, sizeof *list.entries);
+    if (is_small)
+        list_small(&list);
+    else
+        list_large(&list);
+    return write_file(argv[1], &list, dtype);
 }
