@@ -1,200 +1,372 @@
 #!/usr/bin/env python3
 """Measures qplan against the floor: what reading and writing the same bytes costs without computing.
 
-Every round runs each command once, so that a busy moment of the machine hits all of them alike; the
-ratio of a row is the median of its rounds' ratios. Before each timed run, untimed, the output of that
-run is removed and a scratch file as large as it is written and deleted: on virtual machines fresh
-pages cost several times what used ones do.
+Every round runs each job and what it is compared with once, by turns, so that a busy moment of the
+machine hits all of them alike; the ratio of a row is the median of its rounds' ratios. Before each
+timed run, of either, untimed, the output is removed and a scratch file as large as it is written and
+deleted: on virtual machines fresh pages cost several times what used ones do.
+
+Peers are compared if they are there: llama-quantize on PATH, torch and safetensors in the virtual
+environment of --venv. What is left out is named, with the reason.
 """
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
+import tempfile
+
+sys.dont_write_bytecode = True  # the source tree stays as it is
+
+import peers
+import tables
 
 BLOCK = 256 << 10
+MODEL_BYTES = 2143289344  # four layers with the vocabulary: see make.c
+SMALL_BYTES = 30000 * 64 * 64 * 2
+LARGE_TENSORS, LARGE_SHAPE = 222, (11008, 4096)  # 20.02 GB of bf16
+STARTS = 20
+
+QUANTIZE = ["{qplan}", "quantize", "-q", "--threads", "{threads}", "-o", "{out}"]
+DEQUANTIZE = ["{qplan}", "dequantize", "-q", "--threads", "{threads}", "-o", "{out}"]
+VERIFY = ["{qplan}", "verify", "-q", "--threads", "{threads}"]
+FLOOR = ["{floor}", "{out}", "{out_bytes}", "{threads}", "{block}"]
+COLD_FLOOR = ["{floor}", "--sync", *FLOOR[1:]]
+COPY = ["/bin/cp", "--reflink=never", "{bf16}", "{out}"]
+COLD_COPY = ["/bin/sh", "-c", 'cp --reflink=never "$1" "$2" && sync "$2"', "cp", "{bf16}", "{out}"]
 
 
 class Row:
-    """One line of the table: a qplan command and its floor."""
+    """One line of a table: a command, and the one that it is compared with (its base)."""
 
-    def __init__(self, name, goal, source, command, reads, out_share=None, setup=None):
-        self.name, self.goal, self.source, self.command = name, goal, source, command
-        self.reads, self.out_share, self.setup = reads, out_share, setup
-        self.ratios, self.seconds, self.floors, self.rss = [], [], [], 0
+    def __init__(self, section, name, goal, command, base, against="floor", env=None):
+        self.section, self.name, self.goal, self.against = section, name, goal, against
+        self.command, self.base, self.env = command, base, env or {}
+        self.ratios, self.seconds, self.bases, self.imports = [], [], [], []
+        self.rss = self.out_bytes = self.base_out_bytes = 0
+
+    @property
+    def cold(self):
+        return self.section == "cold"
 
 
-def rows():
-    quantize = lambda name, goal, source, flags, reads=1: Row(
-        name, goal, source, ["quantize", "-q", *flags, "-o", "{out}", "{in}"], ["{in}"] * reads)
+def hot_rows():
+    def quantize(name, goal, source, *flags, reads=1, env=None):
+        return Row("hot", name, goal, [*QUANTIZE, *flags, source], [*FLOOR, *[source] * reads],
+                   env=env)
+
     return [
-        quantize("bf16 -> int8 per channel", 1.2, "bf16", []),
-        quantize("bf16 -> int4 g128", 1.6, "bf16", ["--dtype", "int4"]),
-        quantize("bf16 -> int4 g128 asymmetric", 1.6, "bf16", ["--dtype", "int4", "--asymmetric"]),
-        quantize("f16 -> int8 per channel", 1.25, "f16", []),
-        quantize("f32 -> int8 per channel", 1.25, "f32", []),
-        quantize("bf16 -> int8 last axis", 1.3, "bf16", ["--per-channel", "--axis", "-1"], 2),
-        quantize("bf16 -> int8 per tensor", 1.3, "bf16", ["--per-tensor"], 2),
-        quantize("bf16 -> int8 block 128x128", 1.4, "bf16", ["--block", "128x128"]),
-        Row("dequantize int8", 1.4, "bf16", ["dequantize", "-q", "-o", "{out}", "{int8}"], ["{int8}"]),
-        Row("dequantize int4", 1.4, "bf16", ["dequantize", "-q", "-o", "{out}", "{int4}"], ["{int4}"]),
-        Row("verify int8", 2.4, "bf16", ["verify", "-q", "{int8}", "{in}"], ["{in}", "{int8}"], 0),
-        Row("verify int4", 2.4, "bf16", ["verify", "-q", "{int4}", "{in}"], ["{in}", "{int4}"], 0),
-        Row("copied only (against cp)", 1.1, "bf16",
-            ["quantize", "-q", "--exclude", "*", "-o", "{out}", "{in}"], None),
-        Row("30,000 small tensors (against large)", 1.5, "small",
-            ["quantize", "-q", "-o", "{out}", "{in}"], None),
+        quantize("bf16 -> int8 per channel", 1.2, "{bf16}"),
+        quantize("bf16 -> int4 g128", 1.6, "{bf16}", "--dtype", "int4"),
+        quantize("bf16 -> int4 g128 asymmetric", 1.6, "{bf16}", "--dtype", "int4", "--asymmetric"),
+        quantize("f16 -> int8 per channel", 1.25, "{f16}"),
+        quantize("f32 -> int8 per channel", 1.25, "{f32}"),
+        quantize("bf16 -> int8 last axis", 1.3, "{bf16}", "--per-channel", "--axis", "-1", reads=2),
+        quantize("bf16 -> int8 per tensor", 1.3, "{bf16}", "--per-tensor", reads=2),
+        quantize("bf16 -> int8 block 128x128", 1.4, "{bf16}", "--block", "128x128"),
+        Row("hot", "dequantize int8", 1.4, [*DEQUANTIZE, "{int8}"], [*FLOOR, "{int8}"]),
+        Row("hot", "dequantize int4", 1.4, [*DEQUANTIZE, "{int4}"], [*FLOOR, "{int4}"]),
+        Row("hot", "verify int8", 2.4, [*VERIFY, "{int8}", "{bf16}"], [*FLOOR, "{bf16}", "{int8}"]),
+        Row("hot", "verify int4", 2.4, [*VERIFY, "{int4}", "{bf16}"], [*FLOOR, "{bf16}", "{int4}"]),
+        Row("hot", "copied only", 1.1, [*QUANTIZE, "--exclude", "*", "{bf16}"], COPY, "cp"),
+        Row("hot", "30,000 tensors of 64 x 64", 1.5, [*QUANTIZE, "{small}"], [*QUANTIZE, "{same}"],
+            "large ones"),
+        # What a CPU without kernels of its own runs, for example aarch64.
+        quantize("bf16 -> int8, scalar kernels", None, "{bf16}", env={"QPLAN_CPU": "scalar"}),
     ]
+
+
+def cold_rows():
+    """Caches dropped, from and to a disk, until the bytes are on it."""
+    return [
+        Row("cold", "bf16 -> int8 per channel", None, [*QUANTIZE, "{bf16}"],
+            [*COLD_FLOOR, "{bf16}"]),
+        Row("cold", "bf16 -> int4 g128", None, [*QUANTIZE, "--dtype", "int4", "{bf16}"],
+            [*COLD_FLOOR, "{bf16}"]),
+        Row("cold", "dequantize int8", None, [*DEQUANTIZE, "{int8}"], [*COLD_FLOOR, "{int8}"]),
+        Row("cold", "verify int8", None, [*VERIFY, "{int8}", "{bf16}"],
+            [*COLD_FLOOR, "{bf16}", "{int8}"]),
+        Row("cold", "copied only", None, [*QUANTIZE, "--exclude", "*", "{bf16}"], COLD_COPY, "cp"),
+    ]
+
+
+def peer_rows(found):
+    """A peer's time over that of qplan for the same scheme: how many times slower it is."""
+    return [Row("peers", f"{peer.name}, {scheme}", None, words,
+                [*QUANTIZE, "--dtype", scheme.split()[0], "{bf16}"], "qplan")
+            for peer in found for scheme, words in peer.commands]
+
+
+def drop_caches():
+    os.sync()
+    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+        file.write("3")
 
 
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.folder = options.folder
-        self.paths = {name: os.path.join(self.folder, name + ".safetensors")
-                      for name in ("bf16", "f16", "f32", "small", "same", "int8", "int4", "out")}
+        self.rows, self.skipped, self.starts, self.large = [], [], [], []
+        self.folders = {}  # False: hot, True: cold
+
+    # ---- Files and words -------------------------------------------------------------------------
 
     def tool(self, name):
         return os.path.join(self.options.build, name)
 
-    def fill(self, words, source):
-        names = dict(self.paths)
-        names["in"] = self.paths[source]
-        return [word.format(**names) for word in words]
+    def path(self, cold, name):
+        return os.path.join(self.folders[cold], name)
 
-    def make_inputs(self):
-        for name in ("bf16", "f16", "f32"):
-            if any(row.source == name for row in self.rows):
-                subprocess.run([self.tool("bench-make"), self.paths[name], name,
-                                str(self.options.size)], check=True)
-        if any(row.source == "small" for row in self.rows):
-            size = min(self.options.size, 30000 * 64 * 64 * 2)
-            for name in ("small", "same"):
-                subprocess.run([self.tool("bench-make"), self.paths[name], "bf16", str(size), name],
-                               check=True)
-        for name in ("int8", "int4"):
-            if any("{%s}" % name in row.command for row in self.rows):
-                self.remove(self.paths[name])
-                subprocess.run([self.tool("qplan"), "quantize", "-q", "--dtype", name, "-o",
-                                self.paths[name], self.paths["bf16"]], check=True)
+    def words(self, row, command):
+        """The command with names filled in; files that it needs are made."""
+        known = {"qplan": self.tool("qplan"), "floor": self.tool("bench-floor"),
+                 "threads": self.options.threads, "block": self.options.block,
+                 "out": self.path(row.cold, "out"), "out_bytes": row.out_bytes,
+                 "report": self.path(row.cold, "report"), **peers.places(self.options)}
+        for name in re.findall(r"{(\w+)}", " ".join(command)):
+            if name not in known:
+                known[name] = self.file(row.cold, name)
+        return [word.format(**known) for word in command]
+
+    def file(self, cold, name):
+        """The path of an input, which is made when it is asked for first."""
+        path = self.path(cold, name + (".gguf" if name == "gguf" else ".safetensors"))
+        if os.path.exists(path):
+            return path
+        if name in ("int8", "int4"):
+            command = [self.tool("qplan"), "quantize", "-q", "--dtype", name, "-o", path,
+                       self.file(cold, "bf16")]
+        elif name == "gguf":
+            peers.write_gguf(self.file(cold, "bf16"), path)
+            return path
+        elif name in ("small", "same"):
+            size = min(self.options.size, SMALL_BYTES)
+            command = [self.tool("bench-make"), path, "bf16", str(size), name]
+        else:
+            command = [self.tool("bench-make"), path, name, str(self.options.size)]
+        subprocess.run(command, check=True)
+        return path
 
     def remove(self, path):
         if os.path.exists(path):
             os.remove(path)
 
-    def prepare(self, out_bytes):
-        """Fresh output, used pages."""
-        self.remove(self.paths["out"])
-        scratch = os.path.join(self.folder, "scratch")
+    def prepare(self, row, out_bytes):
+        """Fresh output, used pages, and for a cold row nothing in the cache but the program."""
+        self.remove(self.path(row.cold, "out"))
+        scratch = self.path(row.cold, "scratch")
         block = bytes(1 << 20)
         with open(scratch, "wb") as file:
             for _ in range(out_bytes >> 20):
                 file.write(block)
+            file.write(block[:out_bytes % (1 << 20)])
         os.remove(scratch)
-        if self.options.cold:
-            os.sync()
-            with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
-                file.write("3")
+        if row.cold:
+            drop_caches()
+            self.time([self.tool("qplan"), "--version"])
 
-    def time(self, command):
+    # ---- Running ---------------------------------------------------------------------------------
+
+    def time(self, command, env=None):
         """Seconds and peak RSS in KiB of a command."""
-        result = subprocess.run([self.tool("bench-spawn"), *command], capture_output=True, text=True,
-                                check=False)
+        result = subprocess.run([self.tool("bench-spawn"), *command], capture_output=True,
+                                text=True, check=False, env={**os.environ, **(env or {})})
         if result.returncode != 0:
             sys.exit("failed: " + " ".join(command) + "\n" + result.stderr)
         seconds, rss = result.stdout.split()
         return float(seconds), int(rss)
 
-    def out_bytes(self, row):
-        """Size of the row's output: a run of it tells."""
-        if row.out_share == 0:
+    def out_size(self, row, command, env=None):
+        """The size of a command's output: a run of it tells."""
+        if "{out}" not in command:
             return 0
-        self.remove(self.paths["out"])
-        self.time([self.tool("qplan"), *self.fill(row.command, row.source)])
-        return os.path.getsize(self.paths["out"])
+        self.remove(self.path(row.cold, "out"))
+        self.time(self.words(row, command), env)
+        return os.path.getsize(self.path(row.cold, "out"))
 
-    def floor(self, row, out_bytes):
-        if row.source == "small":  # the same bytes in a few large tensors
-            return [self.tool("qplan"), *self.fill(row.command, "same")]
-        if row.reads is None:
-            return ["/bin/cp", "--reflink=never", self.paths[row.source], self.paths["out"]]
-        return [self.tool("bench-floor"), self.paths["out"], str(out_bytes),
-                str(self.options.threads), str(BLOCK), *self.fill(row.reads, row.source)]
+    def start_row(self, row):
+        row.out_bytes = self.out_size(row, row.command, row.env)
+        row.base_out_bytes = row.out_bytes
+        if row.base[0] == "{qplan}":
+            row.base_out_bytes = self.out_size(row, row.base)
 
-    def run_row(self, row, out_bytes):
-        threads = ["--threads", str(self.options.threads)]
-        command = [self.tool("qplan"), *self.fill(row.command, row.source), *threads]
-        self.prepare(out_bytes)
-        floor, _ = self.time(self.floor(row, out_bytes))
-        self.prepare(out_bytes)
-        seconds, rss = self.time(command)
-        row.floors.append(floor)
+    def run_command(self, row):
+        command = self.words(row, row.command)
+        self.prepare(row, row.out_bytes)
+        seconds, rss = self.time(command, row.env)
         row.seconds.append(seconds)
-        row.ratios.append(seconds / floor)
         row.rss = max(row.rss, rss)
+        if "{report}" in row.command:
+            with open(self.path(row.cold, "report"), encoding="ascii") as file:
+                row.imports.append(float(file.read()))
+
+    def run_base(self, row):
+        command = self.words(row, row.base)
+        self.prepare(row, row.base_out_bytes)
+        row.bases.append(self.time(command)[0])
+
+    def run_row(self, row, index):
+        order = (self.run_base, self.run_command)
+        for step in order if index % 2 == 0 else order[::-1]:
+            step(row)
+        row.ratios.append(row.seconds[-1] / row.bases[-1])
+
+    def run_rows(self, rows, rounds):
+        for row in rows:
+            self.start_row(row)
+        for index in range(rounds if rows else 0):
+            for row in rows:
+                self.run_row(row, index)
+            print(f"{rows[0].section}: round {index + 1} of {rounds}", file=sys.stderr)
+        for cold in self.folders:
+            self.remove(self.path(cold, "out"))
+        self.rows += rows
+
+    # ---- Sections --------------------------------------------------------------------------------
+
+    def wanted(self, section, name):
+        return self.options.only in f"{section}: {name}"
+
+    def choose(self, rows):
+        return [row for row in rows if self.wanted(row.section, row.name)]
+
+    def skip(self, name, reason):
+        if self.wanted(name, reason):
+            self.skipped.append({"name": name, "reason": reason})
+
+    def new_folder(self, cold, parent):
+        self.folders[cold] = tempfile.mkdtemp(prefix="qplan-bench-", dir=parent)
+
+    def run_starts(self):
+        if self.wanted("start", "qplan --version"):
+            self.starts = [1000 * self.time([self.tool("qplan"), "--version"])[0]
+                           for _ in range(STARTS)]
+
+    def run_cold(self):
+        rows, parent = self.choose(cold_rows()), self.options.cold_folder
+        if not rows:
+            return
+        if not parent:
+            return self.skip("cold", "no --cold-folder")
+        try:
+            drop_caches()
+            self.new_folder(True, parent)
+        except OSError as error:
+            return self.skip("cold", str(error))
+        self.run_rows(rows, self.options.rounds)
+
+    def run_peers(self):
+        found = []
+        for peer in peers.PEERS:
+            reason = peer.lacking(self.options)
+            if reason:
+                self.skip("peers", f"{peer.name} absent: {reason}")
+            else:
+                found.append(peer)
+        self.run_rows(self.choose(peer_rows(found)), min(self.options.rounds, 3))
+
+    def run_large(self):
+        """Peak memory for 20 GB: zeros that take no room, so four bits of codes are what is written."""
+        if not self.options.large:
+            return self.skip("large", "no --large")
+        out_bytes = LARGE_TENSORS * LARGE_SHAPE[0] * (LARGE_SHAPE[1] // 2 + LARGE_SHAPE[1] // 128 * 5)
+        if shutil.disk_usage(self.options.large).free < out_bytes + (1 << 30):
+            return self.skip("large", f"{out_bytes} bytes do not fit in {self.options.large}")
+        source = self.path(False, "large.safetensors")
+        write_zeros(source)
+        threads = ["--threads", str(self.options.threads)]
+        with tempfile.TemporaryDirectory(prefix="qplan-bench-", dir=self.options.large) as folder:
+            out = os.path.join(folder, "out")
+            for name, command in (
+                    ("20 GB -> int4 g128", ["quantize", "-q", "--dtype", "int4", "-o", out, source]),
+                    ("verify of it", ["verify", "-q", out, source])):
+                seconds, rss = self.time([self.tool("qplan"), *command, *threads])
+                self.large.append({"name": name, "seconds": seconds, "rss_kib": rss})
+        os.remove(source)
 
     def run(self):
-        os.makedirs(self.folder, exist_ok=True)
-        wanted = self.options.only
-        self.rows = [row for row in rows() if not wanted or wanted in row.name]
-        self.make_inputs()
-        sizes = [self.out_bytes(row) for row in self.rows]
-        for index in range(self.options.rounds):
-            for row, size in zip(self.rows, sizes):
-                self.run_row(row, size)
-            print(f"round {index + 1} of {self.options.rounds}", file=sys.stderr)
-        self.remove(self.paths["out"])
-        self.paths["out"] = None
+        self.new_folder(False, self.options.folder)
+        self.run_starts()
+        self.run_rows(self.choose(hot_rows()), self.options.rounds)
+        self.run_cold()
+        self.run_peers()
+        self.run_large()
+
+    def clean(self):
+        for folder in self.folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def as_json(bench):
-    table = [{"name": row.name, "goal": row.goal, "ratio": statistics.median(row.ratios),
-              "ratio_min": min(row.ratios), "ratio_max": max(row.ratios),
-              "seconds": statistics.median(row.seconds), "floor": statistics.median(row.floors),
-              "rss_kib": row.rss} for row in bench.rows]
-    return json.dumps({"schema": "qplan-bench/1", "size": bench.options.size,
-                       "threads": bench.options.threads, "rounds": bench.options.rounds,
-                       "rows": table})
-
-
-def as_text(bench):
-    lines = [f"{'job':34} {'goal':>5} {'ratio':>6} {'min':>6} {'max':>6} {'wall s':>8} "
-             f"{'floor s':>8} {'RSS MiB':>8}"]
-    for row in bench.rows:
-        lines.append(f"{row.name:34} {row.goal:5.2f} {statistics.median(row.ratios):6.2f} "
-                     f"{min(row.ratios):6.2f} {max(row.ratios):6.2f} "
-                     f"{statistics.median(row.seconds):8.3f} {statistics.median(row.floors):8.3f} "
-                     f"{row.rss / 1024:8.1f}")
-    return "\n".join(lines)
+def write_zeros(path):
+    """A checkpoint that is one hole behind its header."""
+    n_bytes = 2 * LARGE_SHAPE[0] * LARGE_SHAPE[1]
+    header = json.dumps({f"layers.{i:03}.weight": {
+        "dtype": "BF16", "shape": LARGE_SHAPE, "data_offsets": [i * n_bytes, (i + 1) * n_bytes]}
+        for i in range(LARGE_TENSORS)}).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + LARGE_TENSORS * n_bytes)
 
 
 def parse_size(text):
     units = {"K": 10, "M": 20, "G": 30}
-    return int(text[:-1]) << units[text[-1]] if text[-1] in units else int(text)
+    return int(text[:-1]) << units[text[-1]] if text[-1:] in units else int(text)
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(prog="bench/run.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=parse_size, default=MODEL_BYTES, metavar="BYTES",
+                        help="of a source; K, M, G [2143289344: 2.1 GB, four layers of Llama]")
+    parser.add_argument("--rounds", type=int, default=5, help="[5]; of peers three at the most")
+    parser.add_argument("--threads", type=int, default=2, help="of qplan, floor and peers [2]")
+    parser.add_argument("--block", type=parse_size, default=BLOCK, metavar="BYTES",
+                        help="what the floor reads and writes at a time [256K]")
+    parser.add_argument("--folder", default="/dev/shm", metavar="DIR",
+                        help="where the files go, in a folder of their own [/dev/shm]")
+    parser.add_argument("--cold-folder", metavar="DIR",
+                        help="on a disk: measure there too with caches dropped, which needs root")
+    parser.add_argument("--large", metavar="DIR",
+                        help="peak memory for 20 GB of zeros too; 5.3 GB are written to DIR")
+    parser.add_argument("--venv", metavar="DIR",
+                        help="a virtual environment with torch, safetensors and numpy")
+    parser.add_argument("--only", default="", metavar="TEXT",
+                        help="rows that have TEXT in 'section: name'; sections: hot, start, cold, "
+                        "peers, large")
+    parser.add_argument("--keep", action="store_true", help="leave the files there")
+    parser.add_argument("--json", action="store_true", help="everything, every run of it")
+    parser.add_argument("--markdown", nargs="?", const="-", metavar="FILE",
+                        help="tables for a document; with FILE put there between the two comments "
+                        "'bench'")
+    options = parser.parse_args()
+    if options.rounds < 1 or options.threads < 1:
+        parser.error("--rounds and --threads are at least 1")
+    return options
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--size", type=parse_size, default=2 << 30, help="bytes of a source [2G]")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--folder", default="/dev/shm/qplan-bench", help="where the files go [tmpfs]")
-    parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--cold", action="store_true", help="drop caches before each run (root)")
-    parser.add_argument("--keep", action="store_true", help="leave the files there")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parse_options()
     bench = Bench(options)
     try:
         bench.run()
-        print(as_json(bench) if options.json else as_text(bench))
     finally:
-        if not options.keep:
-            shutil.rmtree(options.folder, ignore_errors=True)
+        if options.keep:
+            print("files: " + " ".join(bench.folders.values()), file=sys.stderr)
+        else:
+            bench.clean()
+    if options.json:
+        print(tables.as_json(bench))
+    if options.markdown == "-":
+        print(tables.as_markdown(bench))
+    elif options.markdown:
+        tables.put_markdown(bench, options.markdown)
+    elif not options.json:
+        print(tables.as_text(bench))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,6 @@ int main(int argc, char **argv)
     }
     if (child < 0 || wait4(child, &status, 0, &usage) != child)
         return 70;
-    printf("%.4f %ld\n", now() - start, usage.ru_maxrss);
+    printf("%.6f %ld\n", now() - start, usage.ru_maxrss);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
 }

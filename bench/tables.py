@@ -1,0 +1,151 @@
+"""The figures of a run as text, as JSON and as tables for a document."""
+
+import json
+import os
+import platform
+import re
+import statistics
+
+RSS_GOAL_KIB, START_GOAL_MS = 32 << 10, 10
+MARKS = ("<!-- bench -->\n", "<!-- end of bench -->\n")
+
+
+def spread(values):
+    """The distance between the extremes, in percent of the median."""
+    return 100 * (max(values) - min(values)) / statistics.median(values)
+
+
+def times(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values),
+            "spread_percent": spread(values), "runs": values}
+
+
+# ---- The machine ---------------------------------------------------------------------------------
+
+def first_line(path, key):
+    with open(path, encoding="utf-8") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith(key)), "")
+
+
+def machine():
+    flags = first_line("/proc/cpuinfo", "flags").split()
+    level = "AVX-512" if "avx512bw" in flags else "AVX2" if "avx2" in flags else "no AVX2"
+    return {"cpu": first_line("/proc/cpuinfo", "model name") or platform.machine(),
+            "family": first_line("/proc/cpuinfo", "cpu family"), "level": level,
+            "cores": os.cpu_count(), "virtual": "hypervisor" in flags,
+            "memory_gib": round(int(first_line("/proc/meminfo", "MemTotal").split()[0]) / 2**20),
+            "system": "Linux " + ".".join(platform.release().split(".")[:2])}
+
+
+def machine_text():
+    it = machine()
+    family = f" family {it['family']}" if it["family"] else ""
+    virtual = ", a virtual machine" if it["virtual"] else ""
+    return (f"{it['cpu']}{family} ({it['level']}), {it['cores']} cores, {it['memory_gib']} GiB, "
+            f"{it['system']}{virtual}")
+
+
+def setting_text(bench):
+    options = bench.options
+    return (f"{options.size / 1e9:.2f} GB sources, {options.threads} threads, "
+            f"{options.rounds} rounds")
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+def as_json(bench):
+    options = bench.options
+    rows = [{"section": row.section, "name": row.name, "against": row.against, "goal": row.goal,
+             "ratio": times(row.ratios), "seconds": times(row.seconds), "base": times(row.bases),
+             "import_seconds": times(row.imports) if row.imports else None,
+             "out_bytes": row.out_bytes, "rss_kib": row.rss} for row in bench.rows]
+    start = {"goal_ms": START_GOAL_MS, "ms": times(bench.starts)} if bench.starts else None
+    return json.dumps({"schema": "qplan-bench/2", "machine": machine(), "size": options.size,
+                       "threads": options.threads, "rounds": options.rounds,
+                       "block": options.block, "rss_goal_kib": RSS_GOAL_KIB, "rows": rows,
+                       "start": start, "large": bench.large, "skipped": bench.skipped})
+
+
+# ---- Tables --------------------------------------------------------------------------------------
+
+def cells(row):
+    """A line: job, against, goal, ratio and its extremes, wall, base, memory."""
+    wall, base = row.seconds, row.bases
+    name = row.name
+    if row.imports:
+        name += f" ({statistics.median(row.imports):.1f} s are imports)"
+    return [name, row.against, f"{row.goal:.2f}" if row.goal else "-",
+            f"{statistics.median(row.ratios):.2f}",
+            f"{min(row.ratios):.2f} .. {max(row.ratios):.2f}",
+            f"{statistics.median(wall):.3f}", f"{min(wall):.3f}", f"{spread(wall):.0f} %",
+            f"{statistics.median(base):.3f}", f"{min(base):.3f}", f"{spread(base):.0f} %",
+            f"{row.rss / 1024:.0f}"]
+
+
+HEAD = ["job", "against", "goal", "ratio", "from .. to", "wall s", "min", "spread", "against s",
+        "min", "spread", "RSS MiB"]
+
+
+def sections(bench):
+    """Title, heads and lines of every table."""
+    for section, title in (("hot", "Files in memory"),
+                           ("cold", "Disk, caches dropped before each run, output synced"),
+                           ("peers", "Peers, as multiples of qplan's time")):
+        lines = [cells(row) for row in bench.rows if row.section == section]
+        if lines:
+            yield title, HEAD, lines
+    lines = []
+    if bench.starts:
+        lines.append(["qplan --version, ms", f"{START_GOAL_MS}",
+                      f"{statistics.median(bench.starts):.2f}",
+                      f"{min(bench.starts):.2f} .. {max(bench.starts):.2f}"])
+    hot = [row.rss for row in bench.rows if row.section == "hot"]
+    if hot:
+        lines.append(["peak RSS of the jobs above, MiB", f"{RSS_GOAL_KIB >> 10}",
+                      f"{max(hot) / 1024:.1f}", ""])
+    for row in bench.large:
+        lines.append([f"peak RSS, {row['name']}, MiB", f"{RSS_GOAL_KIB >> 10}",
+                      f"{row['rss_kib'] / 1024:.1f}", f"in {row['seconds']:.1f} s"])
+    if lines:
+        yield "Start and memory", ["what", "goal", "figure", ""], lines
+
+
+def notes(bench):
+    return [f"skipped: {item['name']}: {item['reason']}" for item in bench.skipped]
+
+
+def as_text(bench):
+    out = [machine_text(), setting_text(bench)]
+    for title, head, lines in sections(bench):
+        widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+        out += ["", title]
+        for line in [head, *lines]:
+            cols = [f"{cell:<{w}}" if i == 0 else f"{cell:>{w}}"
+                    for i, (cell, w) in enumerate(zip(line, widths))]
+            out.append("  ".join(cols).rstrip())
+    return "\n".join([*out, "", *notes(bench)]).rstrip()
+
+
+def as_markdown(bench):
+    out = [f"{machine_text()}; {setting_text(bench)}. Medians; `from .. to` are the extremes of the "
+           "rounds' ratios, `spread` is the distance of the extremes in percent of the median."]
+    for title, head, lines in sections(bench):
+        out += ["", title + ":", "", "| " + " | ".join(head) + " |",
+                "|---" + "|--:" * (len(head) - 1) + "|"]
+        out += ["| " + " | ".join(line) + " |" for line in lines]
+    if bench.skipped:
+        out += ["", *[f"- {note}" for note in notes(bench)]]
+    return "\n".join(out)
+
+
+def put_markdown(bench, path):
+    """Replaces what stands between the two comments of a document."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    begin, end = MARKS
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise SystemExit(f"{path}: expected one {begin.strip()} and one {end.strip()}")
+    pattern = re.escape(begin) + ".*?" + re.escape(end)
+    table = f"{begin}{as_markdown(bench)}\n{end}"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(re.sub(pattern, lambda _: table, text, flags=re.S))
