@@ -33,6 +33,12 @@ CALLS = (
      ("lib", "formats", "kernels"), ()),
     ("depends on the locale; numbers are read in lib/base/text.c",
      r"\b(strto(f|d|ld)|atof)\s*\(", SOURCE_DIRS, ("lib/base/text.c",)),
+    ("a fused multiply-add rounds once: only in the header that says why that is exact",
+     r"\b(_mm\w*_fn?m(add|sub)\w*|_mm\w*_fm(addsub|subadd)\w*|vfm[as]q?_\w+|fma[fl]?|"
+     r"__builtin_(\w*_)?v?fn?m(a|add|sub)\w*)\s*\(", SOURCE_DIRS, ("kernels/cpu/fma.h",)),
+    ("an approximation: divide, or take the root",
+     r"\b(_mm\w*_(mask\w*_)?r(cp|sqrt)\w*|vr(ecp|sqrt)[es]\w*|__builtin_\w*r(cp|sqrt)\w*)\s*\(",
+     SOURCE_DIRS, ()),
 )
 
 # Matched in every text file. The class in each pattern keeps it from matching itself.
@@ -95,7 +101,7 @@ def check_text(rel, text):
 
 def check_tree(root):
     root = root.resolve()
-    files = [f for f in root.iterdir() if f.is_file()]
+    files = [f for f in root.iterdir() if f.is_file() and f.name != ".git"]
     for folder in TEXT_DIRS:
         files += (root / folder).rglob("*")
     for file in sorted(files):
@@ -134,6 +140,12 @@ BAD = (
     ("formats/d.c", 'printf("x");', "never prints"),
     ("kernels/d.c", 'fprintf(stderr, "x");', "never prints"),
     ("cli/d.c", "strtod(s, 0);", "locale"),
+    ("kernels/e.c", "y = _mm256_fmadd_ps(a, b, c);", "rounds once"),
+    ("kernels/f.c", "y = _mm512_mask_fnmsub_ps (a, m, b, c);", "rounds once"),
+    ("kernels/cpu/fma.c", "y = __builtin_fmaf(a, b, c);", "rounds once"),
+    ("lib/f.c", "y = fma(a, b, c);", "rounds once"),
+    ("kernels/cpu/fma.h", "y = _mm256_rcp_ps(a);", "approximation"),
+    ("kernels/g.c", "y = _mm512_maskz_rsqrt14_ps(m, a);", "approximation"),
     ("lib/e.c", "\n" * MAX_LINES, "601 lines"),
     ("scripts/e", "# TO" + "DO later", "unfinished"),
     ("tests/f.sh", "cd /ho" + "me/someone", "path of one machine"),
@@ -144,6 +156,8 @@ GOOD = (
     ("lib/good.c", '#include "base/error.h"\n#include "formats/format.h"\n#include "glob.h"\n'
      'snprintf(s, n, "exit(1)"); qp_printf(1); /* printf( mmap( */ // abort('),
     ("lib/base/text.c", '#include "qplan.h"\n#include "error.h"\nstrtod(s, 0);'),
+    ("kernels/cpu/fma.h", "y = _mm256_fmadd_ps(a, b, c) + fmaf(a, b, c);"),
+    ("kernels/good.c", "/* _mm256_fmadd_ps( */ y = _mm256_maddubs_epi16(a, b) + format(x);"),
     ("formats/good.c", '#include "lib/base/error.h"\n#include "format.h"\n#include "qplan.h"'),
 )
 HEADERS = ("lib/qplan.h", "lib/glob.h", "lib/base/error.h", "cli/cli.h", "formats/format.h",
