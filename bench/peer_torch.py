@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What qplan does, in torch and safetensors, as well as they do it on a CPU: a peer to compare with.
+"""What qplan does, in torch and safetensors, as well as they can on a CPU: a peer to compare with.
 
     peer_torch.py [--threads N] [--report FILE] int8|int4 IN OUT
 
 int8: one scale per row. int4: one scale for 128 neighbours in a row, two codes in a byte. Tensors
 are read through a mapping of the file; rows go through f32 in blocks that fit the cache, by the
-formulas of qplan and with the operations that torch was measured to be fastest at. --report gets the
-seconds that the imports took.
+formulas of qplan and with the operations that torch was measured to be fastest at; codes and scales
+have the bits of those of qplan. --report gets the seconds that the imports took.
 """
 import time
 

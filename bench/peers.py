@@ -36,8 +36,8 @@ def lacking_llama(_):
     return None if shutil.which("llama-quantize") else "no llama-quantize on PATH"
 
 
-# The schemes of llama-quantize have blocks of 32 with f16 scales: comparable work for each byte, not
-# the same format. --pure keeps it from giving some tensors another type.
+# The schemes of llama-quantize have blocks of 32 with f16 scales: comparable work for each byte,
+# not the same format. --pure keeps it from giving some tensors another type.
 PEERS = (
     Peer("torch + safetensors", lacking_torch,
          (("int8 per channel", [*TORCH, "int8", "{bf16}", "{out}"]),

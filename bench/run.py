@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures qplan against the floor: what reading and writing the same bytes costs without computing.
+"""Measures qplan against the floor: reading and writing the same bytes, and computing nothing.
 
 Every round runs each job and what it is compared with once, by turns, so that a busy moment of the
 machine hits all of them alike; the ratio of a row is the median of its rounds' ratios. Before each
-timed run, of either, untimed, the output is removed and a scratch file as large as it is written and
-deleted: on virtual machines fresh pages cost several times what used ones do.
+timed run, of either, untimed, the output is removed and a scratch file as large as it is written
+and deleted: on virtual machines fresh pages cost several times what used ones do.
 
 Peers are compared if they are there: llama-quantize on PATH, torch and safetensors in the virtual
 environment of --venv. What is left out is named, with the reason.
@@ -270,10 +270,11 @@ class Bench:
         self.run_rows(self.choose(peer_rows(found)), min(self.options.rounds, 3))
 
     def run_large(self):
-        """Peak memory for 20 GB: zeros that take no room, so four bits of codes are what is written."""
+        """Peak memory for 20 GB: zeros that take no room, of which int4 writes a quarter."""
         if not self.options.large:
             return self.skip("large", "no --large")
-        out_bytes = LARGE_TENSORS * LARGE_SHAPE[0] * (LARGE_SHAPE[1] // 2 + LARGE_SHAPE[1] // 128 * 5)
+        rows, cols = LARGE_SHAPE
+        out_bytes = LARGE_TENSORS * rows * (cols // 2 + cols // 128 * 5)
         if shutil.disk_usage(self.options.large).free < out_bytes + (1 << 30):
             return self.skip("large", f"{out_bytes} bytes do not fit in {self.options.large}")
         source = self.path(False, "large.safetensors")
@@ -281,9 +282,9 @@ class Bench:
         threads = ["--threads", str(self.options.threads)]
         with tempfile.TemporaryDirectory(prefix="qplan-bench-", dir=self.options.large) as folder:
             out = os.path.join(folder, "out")
-            for name, command in (
-                    ("20 GB -> int4 g128", ["quantize", "-q", "--dtype", "int4", "-o", out, source]),
-                    ("verify of it", ["verify", "-q", out, source])):
+            quantize = ["quantize", "-q", "--dtype", "int4", "-o", out, source]
+            for name, command in (("20 GB -> int4 g128", quantize),
+                                  ("verify of it", ["verify", "-q", out, source])):
                 seconds, rss = self.time([self.tool("qplan"), *command, *threads])
                 self.large.append({"name": name, "seconds": seconds, "rss_kib": rss})
         os.remove(source)

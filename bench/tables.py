@@ -127,8 +127,8 @@ def as_text(bench):
 
 
 def as_markdown(bench):
-    out = [f"{machine_text()}; {setting_text(bench)}. Medians; `from .. to` are the extremes of the "
-           "rounds' ratios, `spread` is the distance of the extremes in percent of the median."]
+    out = [f"{machine_text()}; {setting_text(bench)}. Medians; `from .. to` are the extremes of",
+           "the rounds' ratios, `spread` is the distance of the extremes in percent of the median."]
     for title, head, lines in sections(bench):
         out += ["", title + ":", "", "| " + " | ".join(head) + " |",
                 "|---" + "|--:" * (len(head) - 1) + "|"]
