@@ -28,14 +28,12 @@ static const char help[] =
     "                  pipeline, 16384 go through memory [32]\n"
     "  --dtype NAME    only sources of this type: f64, f32, f16, bf16\n"
     "  --isa NAME      only this level: scalar, avx2, ...\n"
-    "  --markdown      tables for a document\n"
     "  --help          this text\n";
 
 struct options {
     int rounds;
     size_t rows;
     const char *dtype, *isa;
-    bool markdown;
 };
 
 /* What the kernels work on; arrays have an element for each of the tile, of its largest type. */
@@ -259,42 +257,23 @@ static struct data new_data(size_t n)
 /* ---- Tables ------------------------------------------------------------------------------------
  */
 
-static void print_title(const char *what, const char *isa, double memcpy_rate, bool markdown)
+static void print_head(const char *const *names, size_t n)
 {
-    if (markdown)
-        printf("\n%s, %s; memcpy %.1f GB/s:\n\n", what, isa, memcpy_rate);
-    else
-        printf("\n%s, %s; memcpy %.1f GB/s\n", what, isa, memcpy_rate);
-}
-
-static void print_head(const char *const *names, size_t n, bool markdown)
-{
-    printf(markdown ? "| kernel |" : "%-18s", "kernel");
+    printf("%-18s", "kernel");
     for (size_t i = 0; i < n; i++)
-        printf(markdown ? " %s |" : "%18s", names[i]);
-    printf(markdown ? "\n|---|" : "\n");
-    for (size_t i = 0; markdown && i < n; i++)
-        printf("--:|");
-    if (markdown)
-        printf("\n");
+        printf("%15s", names[i]);
+    printf("\n");
 }
 
-static void print_rate(double rate, double memcpy_rate, bool markdown)
+static void print_line(const char *name, const double *rates, const double *memcpy_rates, size_t n)
 {
-    char text[40];
-    if (rate < 1000)
-        (void)snprintf(text, sizeof text, "%.1f (%.2f)", rate, rate / memcpy_rate);
-    else
-        (void)snprintf(text, sizeof text, "> 1000"); /* a few sets, whatever the bytes */
-    printf(markdown ? " %s |" : "%18s", text);
-}
-
-static void print_line(const char *name, const double *rates, const double *memcpy_rates, size_t n,
-                       bool markdown)
-{
-    printf(markdown ? "| %s |" : "%-18s", name);
-    for (size_t i = 0; i < n; i++)
-        print_rate(rates[i], memcpy_rates[i], markdown);
+    printf("%-18s", name);
+    for (size_t i = 0; i < n; i++) {
+        if (rates[i] < 1000)
+            printf("%8.1f (%.2f)", rates[i], rates[i] / memcpy_rates[i]);
+        else
+            printf("%15s", "> 1000"); /* a few sets, whatever the bytes */
+    }
     printf("\n");
 }
 
@@ -315,10 +294,11 @@ static void bench_source(const struct qp_source_kernels *k, struct data *d,
         fastest = best[0] > fastest ? best[0] : fastest;
         names[g] = geometry->name;
     }
-    print_title(qplan_dtype_name(k->dtype), qplan_isa_name(k->isa), fastest, options->markdown);
-    print_head(names, N_GEOMETRIES, options->markdown);
+    printf("\n%s, %s; memcpy %.1f GB/s\n", qplan_dtype_name(k->dtype), qplan_isa_name(k->isa),
+           fastest);
+    print_head(names, N_GEOMETRIES);
     for (size_t i = 1; i < N_SOURCE; i++)
-        print_line(source_kernels[i].name, rates[i], rates[0], N_GEOMETRIES, options->markdown);
+        print_line(source_kernels[i].name, rates[i], rates[0], N_GEOMETRIES);
 }
 
 static void bench_codes(const struct qp_code_kernels *code, struct data *d,
@@ -328,10 +308,10 @@ static void bench_codes(const struct qp_code_kernels *code, struct data *d,
     struct bench b = {.code = code, .d = d};
     double best[N_CODE];
     time_all(&b, code_kernels, N_CODE, d->n, options->rounds, best);
-    print_title("4-bit codes", qplan_isa_name(code->isa), best[0], options->markdown);
-    print_head(names, 1, options->markdown);
+    printf("\n4-bit codes, %s; memcpy %.1f GB/s\n", qplan_isa_name(code->isa), best[0]);
+    print_head(names, 1);
     for (size_t i = 1; i < N_CODE; i++)
-        print_line(code_kernels[i].name, &best[i], &best[0], 1, options->markdown);
+        print_line(code_kernels[i].name, &best[i], &best[0], 1);
 }
 
 /* ---- The walk ----------------------------------------------------------------------------------
@@ -376,13 +356,9 @@ static int walk(struct data *d, const struct options *options)
 static struct options parse(int argc, char **argv)
 {
     static const struct option words[] = {
-        {"rounds", required_argument, NULL, 'r'},
-        {"rows", required_argument, NULL, 'n'},
-        {"dtype", required_argument, NULL, 'd'},
-        {"isa", required_argument, NULL, 'i'},
-        {"markdown", no_argument, NULL, 'm'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"rounds", required_argument, NULL, 'r'}, {"rows", required_argument, NULL, 'n'},
+        {"dtype", required_argument, NULL, 'd'},  {"isa", required_argument, NULL, 'i'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
     };
     struct options options = {.rounds = 20, .rows = 32};
     for (int c; (c = getopt_long(argc, argv, "", words, NULL)) != -1;) {
@@ -394,8 +370,6 @@ static struct options parse(int argc, char **argv)
             options.dtype = optarg;
         else if (c == 'i')
             options.isa = optarg;
-        else if (c == 'm')
-            options.markdown = true;
         else {
             fputs(help, c == 'h' ? stdout : stderr);
             exit(c == 'h' ? 0 : 2);

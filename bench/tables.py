@@ -99,10 +99,10 @@ def sections(bench):
         lines.append(["qplan --version, ms", f"{START_GOAL_MS}",
                       f"{statistics.median(bench.starts):.2f}",
                       f"{min(bench.starts):.2f} .. {max(bench.starts):.2f}"])
-    hot = [row.rss for row in bench.rows if row.section == "hot"]
-    if hot:
-        lines.append(["peak RSS of the jobs above, MiB", f"{RSS_GOAL_KIB >> 10}",
-                      f"{max(hot) / 1024:.1f}", ""])
+    model = [row.rss for row in bench.rows if row.section == "hot" and "{small}" not in row.command]
+    if model:
+        lines.append(["largest peak RSS above, a model's tensors, MiB", f"{RSS_GOAL_KIB >> 10}",
+                      f"{max(model) / 1024:.1f}", ""])
     for row in bench.large:
         lines.append([f"peak RSS, {row['name']}, MiB", f"{RSS_GOAL_KIB >> 10}",
                       f"{row['rss_kib'] / 1024:.1f}", f"in {row['seconds']:.1f} s"])
@@ -127,9 +127,12 @@ def as_text(bench):
 
 
 def as_markdown(bench):
-    out = [f"{machine_text()}; {setting_text(bench)}. Medians; `from .. to` are the extremes of",
-           "the rounds' ratios, `spread` is the distance of the extremes in percent of the median."]
+    out = [f"{machine_text()};", f"{setting_text(bench)}. Medians; `from .. to` are the extremes of "
+           "the rounds' ratios."]
     for title, head, lines in sections(bench):
+        if head is HEAD:  # minima and spread are in the text and the JSON
+            keep = [i for i, word in enumerate(head) if word not in ("min", "spread")]
+            head, *lines = [[line[i] for i in keep] for line in (head, *lines)]
         out += ["", title + ":", "", "| " + " | ".join(head) + " |",
                 "|---" + "|--:" * (len(head) - 1) + "|"]
         out += ["| " + " | ".join(line) + " |" for line in lines]
