@@ -68,15 +68,15 @@ unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_
                            enum qplan_zero_point zero_point, struct qp_arena *arena,
                            struct qplan_entry out[QP_NATIVE_PARTS])
 {
-    struct qp_sets sets;
-    qp_sets_make(&sets, scheme, source->shape, source->rank);
+    uint64_t extents[QPLAN_MAX_RANK];
+    unsigned rank = qp_scale_shape(scheme, source->shape, source->rank, extents);
     bool has_zero_point = zero_point == QPLAN_ZERO_POINT_ALWAYS || scheme->asymmetric;
     unsigned n = has_zero_point ? QP_NATIVE_PARTS : QP_ZERO_POINT;
-    const uint64_t *shape = copy_shape(arena, sets.shape, sets.rank); /* of both sidecars */
+    const uint64_t *shape = copy_shape(arena, extents, rank); /* of both sidecars */
     if (!shape || !make_codes(source, scheme, arena, &out[QP_CODES]))
         return 0;
     for (unsigned part = QP_SCALE; part < n; part++) {
-        out[part] = (struct qplan_entry){.rank = (uint8_t)sets.rank, .shape = shape};
+        out[part] = (struct qplan_entry){.rank = (uint8_t)rank, .shape = shape};
         if (!make_sidecar(source, scheme, (enum qp_native_part)part, arena, &out[part]))
             return 0;
     }

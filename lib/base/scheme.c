@@ -332,32 +332,23 @@ static void sets_per_channel(struct qp_sets *sets, uint64_t outer, uint64_t chan
     sets->band_rows = sets->period_rows = outer;
     sets->row_len = sets->n_elems / outer;
     sets->col_width = sets->row_len / channels;
-    sets->rank = 1;
-    sets->shape[0] = channels;
 }
 
-static void sets_per_group(struct qp_sets *sets, uint64_t group, const uint64_t *shape,
-                           unsigned rank)
+static void sets_per_group(struct qp_sets *sets, uint64_t group)
 {
     sets->row_len = sets->last_len;
     sets->n_bands = sets->n_elems / sets->row_len;
     sets->col_width = qp_min_u64(group, sets->row_len);
-    sets->rank = rank;
-    memcpy(sets->shape, shape, rank * sizeof shape[0]);
-    sets->shape[rank - 1] = qp_div_up(sets->row_len, group);
 }
 
 /* Bands of rows of each matrix, cut into columns as groups are. */
-static void sets_per_block(struct qp_sets *sets, const struct qplan_scheme *scheme,
-                           const uint64_t *shape, unsigned rank)
+static void sets_per_block(struct qp_sets *sets, const struct qplan_scheme *scheme, uint64_t rows)
 {
-    uint64_t rows = shape[rank - 2];
-    sets_per_group(sets, scheme->block_cols, shape, rank);
+    sets_per_group(sets, scheme->block_cols);
     sets->period_rows = rows;
     sets->period_bands = qp_div_up(rows, scheme->block_rows);
     sets->band_rows = qp_min_u64(scheme->block_rows, rows);
     sets->n_bands = sets->n_bands / rows * sets->period_bands;
-    sets->shape[rank - 2] = sets->period_bands;
 }
 
 void qp_sets_make(struct qp_sets *sets, const struct qplan_scheme *scheme, const uint64_t *shape,
@@ -377,19 +368,32 @@ void qp_sets_make(struct qp_sets *sets, const struct qplan_scheme *scheme, const
     };
     switch (scheme->granularity) {
     case QPLAN_PER_TENSOR:
-        sets->rank = 1;
-        sets->shape[0] = 1;
         break;
     case QPLAN_PER_CHANNEL:
         sets_per_channel(sets, product(shape, axis), shape[axis]);
         break;
     case QPLAN_PER_GROUP:
-        sets_per_group(sets, scheme->group, shape, rank);
+        sets_per_group(sets, scheme->group);
         break;
     case QPLAN_PER_BLOCK:
-        sets_per_block(sets, scheme, shape, rank);
+        sets_per_block(sets, scheme, shape[rank - 2]);
         break;
     }
     sets->n_cols = qp_div_up(sets->row_len, sets->col_width);
     sets->n_sets = sets->n_bands * sets->n_cols;
+}
+
+unsigned qp_scale_shape(const struct qplan_scheme *scheme, const uint64_t *shape, unsigned rank,
+                        uint64_t *out)
+{
+    const bool is_block = scheme->granularity == QPLAN_PER_BLOCK;
+    if (scheme->granularity == QPLAN_PER_TENSOR || scheme->granularity == QPLAN_PER_CHANNEL) {
+        out[0] = scheme->granularity == QPLAN_PER_TENSOR ? 1 : shape[scheme->axis];
+        return 1;
+    }
+    memcpy(out, shape, rank * sizeof shape[0]);
+    out[rank - 1] = qp_div_up(shape[rank - 1], is_block ? scheme->block_cols : scheme->group);
+    if (is_block)
+        out[rank - 2] = qp_div_up(shape[rank - 2], scheme->block_rows);
+    return rank;
 }

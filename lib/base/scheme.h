@@ -30,9 +30,6 @@ struct qp_sets {
     uint64_t n_cols; /* sets side by side in a band */
     uint64_t n_sets;
     uint64_t last_len; /* last extent of the tensor: what 4-bit codes are padded to */
-    /* shape of the scale tensor */
-    uint64_t shape[QPLAN_MAX_RANK];
-    unsigned rank;
 };
 
 /*
@@ -41,6 +38,11 @@ struct qp_sets {
  */
 void qp_sets_make(struct qp_sets *sets, const struct qplan_scheme *scheme, const uint64_t *shape,
                   unsigned rank);
+
+/* The shape of the scales of the same tensor, of at most QPLAN_MAX_RANK extents. Returns the rank.
+ */
+unsigned qp_scale_shape(const struct qplan_scheme *scheme, const uint64_t *shape, unsigned rank,
+                        uint64_t *out);
 
 /* Codes: the lowest and the highest, narrow range considered. */
 void qp_scheme_range(const struct qplan_scheme *scheme, int32_t *q_min, int32_t *q_max);
