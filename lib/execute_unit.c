@@ -262,6 +262,11 @@ static enum qplan_status do_codes(struct task *task)
     return QPLAN_OK;
 }
 
+/*
+ * Plain reads and writes: copy_file_range gained nothing on tmpfs and ext4, and file systems that
+ * share blocks could not, because a kept tensor begins elsewhere in its block than it did. Nor did
+ * setting aside the space of the output first.
+ */
 enum qplan_status qp_copy_range(const struct qp_st *from, uint64_t from_off,
                                 const struct qp_out *out, uint64_t to_off, uint64_t n, void *buffer,
                                 struct qplan_error *err)
