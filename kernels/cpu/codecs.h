@@ -1,6 +1,6 @@
 /*
- * codecs.h - the codecs of kernels/dtypes by dtype, how scales are stored, and the order of sums:
- * what the loops of every instruction set share.
+ * codecs.h - the codecs of kernels/dtypes, how scales are stored, and the order of sums: what the
+ * loops of every instruction set share.
  */
 #ifndef QP_CPU_CODECS_H
 #define QP_CPU_CODECS_H
@@ -15,50 +15,11 @@
 #include "runs.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The next double above a positive one. */
 static inline double next_up(double x)
 {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits++;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* ---- Codecs by dtype ------------------------------------------------------------------------- */
-
-struct codec_row {
-    enum qplan_dtype dtype;
-    size_t n_bytes;
-    double (*load)(const unsigned char *p);
-    void (*store)(unsigned char *p, double x);
-};
-
-#define CODEC(name)                                                                                \
-    static inline double load_##name(const unsigned char *p)                                       \
-    {                                                                                              \
-        return (double)qp_load_##name(p);                                                          \
-    }
-CODEC(f64)
-CODEC(f32)
-CODEC(f16)
-CODEC(bf16)
-
-static const struct codec_row codecs[] = {
-    {QPLAN_F64, 8, load_f64, qp_store_f64},
-    {QPLAN_F32, 4, load_f32, qp_store_f32},
-    {QPLAN_F16, 2, load_f16, qp_store_f16},
-    {QPLAN_BF16, 2, load_bf16, qp_store_bf16},
-};
-
-static inline const struct codec_row *codec_row(enum qplan_dtype dtype)
-{
-    size_t i = 0;
-    while (codecs[i].dtype != dtype)
-        i++;
-    return &codecs[i];
+    return qp_of_bits_f64(qp_bits_f64(x) + 1);
 }
 
 /* ---- Scales by stored dtype ------------------------------------------------------------------ */
@@ -79,14 +40,9 @@ static inline double round_up_f32(double scale)
 #define ROUND_UP_16(name, exp_bits, man_bits)                                                      \
     static inline double round_up_##name(double scale)                                             \
     {                                                                                              \
-        uint16_t bits = qp_narrow_f64(scale, exp_bits, man_bits);                                  \
-        unsigned char p[2] = {(unsigned char)(bits & 255), (unsigned char)(bits >> 8)};            \
-        if (load_##name(p) >= scale)                                                               \
-            return load_##name(p);                                                                 \
-        bits++;                                                                                    \
-        p[0] = (unsigned char)(bits & 255);                                                        \
-        p[1] = (unsigned char)(bits >> 8);                                                         \
-        return load_##name(p);                                                                     \
+        const uint16_t near = qp_narrow_f64(scale, exp_bits, man_bits);                            \
+        const bool below = (double)qp_widen_##name(near) < scale;                                  \
+        return (double)qp_widen_##name((uint16_t)(near + below));                                  \
     }
 ROUND_UP_16(f16, 5, 10)
 ROUND_UP_16(bf16, 8, 7)
@@ -105,7 +61,38 @@ static inline const struct scale_row *scale_row(enum qplan_dtype dtype)
     return &scale_rows[i];
 }
 
+/* ---- Checks ---------------------------------------------------------------------------------- */
+
+/*
+ * A limit for differences in f32 that is safely below a bound for exact ones: smaller by a factor
+ * of more than 2^-23, conversions considered. Where f32 lacks the bits, or there is no bound, no
+ * difference is that small.
+ */
+#define LIMIT_FACTOR (1 - 0x1p-21)
+#define LIMIT_LEAST  0x1p-100f
+#define LIMIT_MOST   0x1p120f
+
+static inline float sure_limit(double bound)
+{
+    const float limit = (float)(bound * LIMIT_FACTOR);
+    const bool has_bits = (limit > LIMIT_LEAST) & (limit < LIMIT_MOST);
+    return has_bits ? limit : -1.0f;
+}
+
+/* In f64 the difference is the very one that is judged; only what is not finite must not pass. */
+static inline double sure_limit_f64(double bound)
+{
+    return bound <= DBL_MAX ? bound : -1.0;
+}
+
+#define ABS(x) _Generic((x), float : fabsf, double : fabs)(x)
+
 /* ---- Sums ------------------------------------------------------------------------------------ */
+
+/* The sums of a block before the last step, and the largest error in each lane. */
+struct sum_lanes {
+    double e2[16], x2[16], y2[16], xy[16], most[16];
+};
 
 /* The fixed tree over 16 lanes. */
 static inline double tree16(const double lane[16])

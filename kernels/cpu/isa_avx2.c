@@ -9,12 +9,14 @@
 
 #include "simd_avx2.h"
 
-#define NAME(op)    op##_plain
-#define WORK        float
-#define WORK_MAX    FLT_MAX
-#define SCALE_OF    qp_scale_f32
-#define ZERO_OF     qp_zero_f32
-#define BOUND_SHIFT 21
+#define NAME(op)     op##_plain
+#define WORK         float
+#define WORK_MAX     FLT_MAX
+#define FINITE       qp_finite_f32
+#define SCALE_OF     qp_scale_f32
+#define ZERO_OF      qp_zero_f32
+#define STORE(dtype) qp_store_##dtype##_in_f32
+#define BOUND_SHIFT  21
 #include "work.inc.h"
 
 #include "vector_work.inc.h"

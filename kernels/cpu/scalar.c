@@ -7,19 +7,16 @@
 #include "codecs.h"
 #include "rows.h"
 
-size_t qp_float_bytes(enum qplan_dtype dtype)
-{
-    return codec_row(dtype)->n_bytes;
-}
-
 /* ---- Working precisions ---------------------------------------------------------------------- */
 
-#define NAME(op)    op##_in_f32
-#define WORK        float
-#define WORK_MAX    FLT_MAX
-#define SCALE_OF    qp_scale_f32
-#define ZERO_OF     qp_zero_f32
-#define BOUND_SHIFT 21
+#define NAME(op)     op##_in_f32
+#define WORK         float
+#define WORK_MAX     FLT_MAX
+#define FINITE       qp_finite_f32
+#define SCALE_OF     qp_scale_f32
+#define ZERO_OF      qp_zero_f32
+#define STORE(dtype) qp_store_##dtype##_in_f32
+#define BOUND_SHIFT  21
 #include "work.inc.h"
 
 static const struct qp_work_kernels work_in_f32 = {
@@ -33,12 +30,14 @@ static const struct qp_work_kernels work_in_f32 = {
     .bounds = bounds_in_f32,
 };
 
-#define NAME(op)    op##_in_f64
-#define WORK        double
-#define WORK_MAX    DBL_MAX
-#define SCALE_OF    qp_scale_f64
-#define ZERO_OF     qp_zero_f64
-#define BOUND_SHIFT 50
+#define NAME(op)     op##_in_f64
+#define WORK         double
+#define WORK_MAX     DBL_MAX
+#define FINITE       qp_finite_f64
+#define SCALE_OF     qp_scale_f64
+#define ZERO_OF      qp_zero_f64
+#define STORE(dtype) qp_store_##dtype##_in_f64
+#define BOUND_SHIFT  50
 #include "work.inc.h"
 
 static const struct qp_work_kernels work_in_f64 = {
@@ -51,6 +50,11 @@ static const struct qp_work_kernels work_in_f64 = {
     .store = store_in_f64,
     .bounds = bounds_in_f64,
 };
+
+size_t qp_float_bytes(enum qplan_dtype dtype)
+{
+    return codec_of_in_f64(dtype)->n_bytes;
+}
 
 /* ---- Sources --------------------------------------------------------------------------------- */
 

@@ -5,21 +5,6 @@
  * functions do what is left over. Every result is bit for bit theirs.
  */
 
-/*
- * A limit for differences in f32 that is safely below a bound for exact ones: smaller by a factor
- * of more than 2^-23, conversions considered. Where f32 lacks the bits, or there is no bound, no
- * difference is that small.
- */
-#define LIMIT_FACTOR (1 - 0x1p-21)
-#define LIMIT_LEAST  0x1p-100f
-#define LIMIT_MOST   0x1p120f
-
-static inline float sure_limit(double bound)
-{
-    float limit = (float)(bound * LIMIT_FACTOR);
-    return limit > LIMIT_LEAST && limit < LIMIT_MOST ? limit : -1.0f;
-}
-
 static inline vf v_sure_limits(const double *bounds)
 {
     vf limit = v_load_scaled(bounds, LIMIT_FACTOR);
@@ -37,6 +22,13 @@ struct check_sets {
 /* No product of a scale up to this size with a difference in 32 bits can overflow. */
 #define SCALE_UNCLIPPED 0x1p94f
 
+/* What is left over of a run; out of line, so that runs of whole vectors do not pay for it. */
+static __attribute__((noinline)) void dequantize_rest(const uint8_t *codes, size_t n, int is_signed,
+                                                      float scale, int32_t zero, float *y)
+{
+    decode_run_plain(codes, n, is_signed ? 128 : 0, scale, zero, y);
+}
+
 /* Decoded values of n codes of one set. clips is a constant where this is called. */
 static inline void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
                                    int32_t zero, int clips, float *y)
@@ -48,10 +40,8 @@ static inline void dequantize_long(const uint8_t *codes, size_t n, int is_signed
         vf x = v_mul(s, v_load_codes(codes + i, is_signed, z));
         v_store(y + i, clips ? v_max(least, v_min(most, x)) : x);
     }
-    for (; i < n; i++) {
-        int32_t code = is_signed ? (int8_t)codes[i] : codes[i];
-        y[i] = decode_plain(scale, code - zero);
-    }
+    if (i < n)
+        dequantize_rest(codes + i, n - i, is_signed, scale, zero, y + i);
 }
 
 static void dequantize_run(const uint8_t *codes, size_t n, int is_signed, float scale, int32_t zero,
@@ -74,7 +64,7 @@ static void dequantize_columns(const uint8_t *codes, size_t n, int is_signed, co
         v_store(y + i, v_max(least, v_min(most, x)));
     }
     for (; i < n; i++)
-        dequantize_run(codes + i, 1, is_signed, scale[i], zero[i], y + i);
+        dequantize_rest(codes + i, 1, is_signed, scale[i], zero[i], y + i);
 }
 
 static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
@@ -95,7 +85,7 @@ static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, 
 
 static void store_vector(enum qplan_dtype dtype, size_t n, const void *y, void *dst)
 {
-    const size_t size = codec_row(dtype)->n_bytes;
+    const size_t size = codec_of_plain(dtype)->n_bytes;
     unsigned char *to = dst;
     size_t i = 0;
     for (; dtype != QPLAN_F64 && i + V_LANES <= n; i += V_LANES) {
@@ -112,7 +102,7 @@ static void store_vector(enum qplan_dtype dtype, size_t n, const void *y, void *
 
 static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void *y)
 {
-    const size_t size = codec_row(dtype)->n_bytes;
+    const size_t size = codec_of_plain(dtype)->n_bytes;
     const unsigned char *from = src;
     size_t i = 0;
     for (; dtype != QPLAN_F64 && i + V_LANES <= n; i += V_LANES) {

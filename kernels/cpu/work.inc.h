@@ -1,8 +1,8 @@
 /*
  * work.inc.h - the kernels of one working precision, as a template: the specification.
  *
- * The including file defines NAME(op), WORK, WORK_MAX, SCALE_OF, ZERO_OF and
- * BOUND_SHIFT.
+ * The including file defines NAME(op), WORK, WORK_MAX, FINITE(x), SCALE_OF, ZERO_OF, STORE(dtype)
+ * and BOUND_SHIFT. Loops that call nothing and have no branches: a compiler makes vectors of them.
  */
 
 /* ---- params ---------------------------------------------------------------------------------- */
@@ -49,37 +49,96 @@ static inline void NAME(merge)(size_t n, void *lo_, void *hi_, const void *other
 
 static inline WORK NAME(decode)(WORK scale, int32_t difference)
 {
-    WORK y = scale * (WORK)difference;
-    y = y > WORK_MAX ? WORK_MAX : y;
-    return y < -WORK_MAX ? -WORK_MAX : y;
+    return FINITE(scale * (WORK)difference);
+}
+
+/* A byte c of a signed code is (c ^ 128) - 128; flip is 128 then, else 0. */
+static void NAME(decode_run)(const uint8_t *restrict codes, size_t n, int32_t flip, WORK scale,
+                             int32_t zero, WORK *restrict y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = NAME(decode)(scale, (codes[i] ^ flip) - flip - zero);
+}
+
+/* A row of columns that are sets of their own. */
+static void NAME(decode_columns)(const uint8_t *restrict codes, size_t n, int32_t flip,
+                                 const WORK *restrict scale, const int32_t *restrict zero,
+                                 WORK *restrict y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = NAME(decode)(scale[i], (codes[i] ^ flip) - flip - zero[i]);
 }
 
 static inline void NAME(dequantize)(const struct qp_tile *tile, const uint8_t *codes,
-                                    bool is_signed, const void *scale, const int32_t *zero, void *y)
+                                    bool is_signed, const void *scale_, const int32_t *zero,
+                                    void *y_)
 {
-    FOR_EACH_RUN (tile, run) {
-        const WORK s = ((const WORK *)scale)[run.set];
-        for (size_t i = run.at; i < run.at + run.n; i++) {
-            int32_t code = is_signed ? (int8_t)codes[i] : codes[i];
-            ((WORK *)y)[i] = NAME(decode)(s, code - zero[run.set]);
-        }
+    const WORK *scale = scale_;
+    const int32_t flip = is_signed ? 128 : 0;
+    WORK *y = y_;
+    if (tile->col_width > 1) {
+        FOR_EACH_RUN (tile, run)
+            NAME(decode_run)
+        (codes + run.at, run.n, flip, scale[run.set], zero[run.set], y + run.at);
+        return;
+    }
+    for (size_t row = 0; row < tile->rows; row++) {
+        const size_t at = row * tile->cols, set = row / tile->band_rows * tile->cols;
+        NAME(decode_columns)(codes + at, tile->cols, flip, scale + set, zero + set, y + at);
     }
 }
 
 /* ---- load, store, bound ---------------------------------------------------------------------- */
 
+struct NAME(codec) {
+    enum qplan_dtype dtype;
+    size_t n_bytes;
+    void (*load)(size_t n, const unsigned char *src, WORK *y);
+    void (*store)(size_t n, const WORK *y, unsigned char *dst);
+};
+
+/* A loop for each dtype: what to do with an element is decided before the first. */
+#define CODEC_LOOPS(name, size)                                                                    \
+    static void NAME(load_##name)(size_t n, const unsigned char *restrict src, WORK *restrict y)   \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            y[i] = (WORK)qp_load_##name(src + i * (size));                                         \
+    }                                                                                              \
+                                                                                                   \
+    static void NAME(store_##name)(size_t n, const WORK *restrict y, unsigned char *restrict dst)  \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            STORE(name)(dst + i * (size), y[i]);                                                   \
+    }
+CODEC_LOOPS(f64, 8)
+CODEC_LOOPS(f32, 4)
+CODEC_LOOPS(f16, 2)
+CODEC_LOOPS(bf16, 2)
+#undef CODEC_LOOPS
+
+static const struct NAME(codec) NAME(codecs)[] = {
+    {QPLAN_F64, 8, NAME(load_f64), NAME(store_f64)},
+    {QPLAN_F32, 4, NAME(load_f32), NAME(store_f32)},
+    {QPLAN_F16, 2, NAME(load_f16), NAME(store_f16)},
+    {QPLAN_BF16, 2, NAME(load_bf16), NAME(store_bf16)},
+};
+
+static inline const struct NAME(codec) * NAME(codec_of)(enum qplan_dtype dtype)
+{
+    size_t i = 0;
+    while (NAME(codecs)[i].dtype != dtype)
+        i++;
+    return &NAME(codecs)[i];
+}
+
 static inline void NAME(load)(enum qplan_dtype dtype, size_t n, const void *src, void *y)
 {
-    const struct codec_row *codec = codec_row(dtype);
-    for (size_t i = 0; i < n; i++)
-        ((WORK *)y)[i] = (WORK)codec->load((const unsigned char *)src + i * codec->n_bytes);
+    NAME(codec_of)(dtype)->load(n, src, y);
 }
 
 static inline void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst)
 {
-    const struct codec_row *codec = codec_row(dtype);
-    for (size_t i = 0; i < n; i++)
-        codec->store((unsigned char *)dst + i * codec->n_bytes, (double)((const WORK *)y)[i]);
+    NAME(codec_of)(dtype)->store(n, y, dst);
 }
 
 /*
@@ -101,6 +160,8 @@ static inline void NAME(bounds)(size_t n, const void *scale, unsigned bits, doub
 #undef NAME
 #undef WORK
 #undef WORK_MAX
+#undef FINITE
 #undef SCALE_OF
 #undef ZERO_OF
+#undef STORE
 #undef BOUND_SHIFT

@@ -2,21 +2,13 @@
  * narrow.h - rounding a double to a small binary float, by integers only.
  *
  * One algorithm serves every IEEE-like 16-bit format. Round half to even, subnormals kept; what
- * would be infinite becomes the largest finite value of that sign. An f32 value widens to a double
- * exactly, so both working precisions take this one path and round once.
+ * would be infinite becomes the largest finite value of that sign. The codecs round an f32 in fewer
+ * steps, to the same bits.
  */
 #ifndef QP_DTYPES_NARROW_H
 #define QP_DTYPES_NARROW_H
 
-#include <stdint.h>
-#include <string.h>
-
-static inline uint64_t qp_bits_f64(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+#include "bits.h"
 
 /* value >> shift, half to even. */
 static inline uint64_t qp_shift_rne(uint64_t value, unsigned shift)

@@ -212,6 +212,55 @@ static void narrowing_rounds_once(void **state)
     assert_true(n_differ > 20000); /* so the case is the one meant */
 }
 
+/* Stores n values with one kernel and compares each with the nearest pattern. */
+static void check_stored(const struct format *f, const struct qp_work_kernels *work, const float *x,
+                         size_t n)
+{
+    static uint16_t found[65536];
+    work->store(f->dtype, n, x, found);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t expected = nearest_pattern(f, (double)x[i]);
+        if (found[i] != expected)
+            fail_msg("%a to %s: expected %04x, found %04x", (double)x[i],
+                     qplan_dtype_name(f->dtype), expected, found[i]);
+    }
+}
+
+/* Every value of a format and every tie between two, their neighbours in f32, and what is beyond.
+ */
+static void check_stores(const struct format *f, const struct qp_work_kernels *work)
+{
+    static const float beyond[] = {65505, 65520, 0x1.fep127f, 0x1.ffp127f, FLT_MAX, INFINITY};
+    static float x[65536];
+    size_t n = 0;
+    for (size_t i = 0; i < COUNT(beyond); i++)
+        x[n++] = beyond[i], x[n++] = -beyond[i];
+    for (uint16_t p = 0; p + 1 < infinity_of(f); p++) {
+        double low = magnitude_of(f, p), high = magnitude_of(f, (uint16_t)(p + 1));
+        const float values[] = {(float)low, (float)((low + high) / 2)};
+        for (size_t i = 0; i < 2 * COUNT(values); i++) {
+            float value = i % 2 ? -values[i / 2] : values[i / 2];
+            x[n++] = value;
+            x[n++] = nextafterf(value, INFINITY);
+            x[n++] = nextafterf(value, -INFINITY);
+        }
+        if (n > COUNT(x) - 12) {
+            check_stored(f, work, x, n);
+            n = 0;
+        }
+    }
+    check_stored(f, work, x, n);
+}
+
+static void f32_is_stored_to_nearest_even_at_every_value_and_tie(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < COUNT(formats); f++) {
+        for (unsigned isa = QPLAN_ISA_SCALAR; isa <= (unsigned)qp_isa_detect(); isa++)
+            check_stores(&formats[f], work_kernels(QPLAN_F32, (enum qplan_isa)isa));
+    }
+}
+
 /* ---- Rounding f64 to f32 --------------------------------------------------------------------- */
 
 static float nearest_f32(double x)
@@ -305,6 +354,7 @@ int main(void)
         cmocka_unit_test(narrowing_of_random_doubles),
         cmocka_unit_test(narrowing_never_gives_infinity),
         cmocka_unit_test(narrowing_rounds_once),
+        cmocka_unit_test(f32_is_stored_to_nearest_even_at_every_value_and_tie),
         cmocka_unit_test(f64_is_stored_as_f32_to_nearest_even_and_finite),
         cmocka_unit_test(names_of_types_are_found_again),
         cmocka_unit_test(ranges_of_codes),

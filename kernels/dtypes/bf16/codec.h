@@ -7,19 +7,32 @@
 
 #include "../narrow.h"
 
-static inline float qp_load_bf16(const unsigned char *p)
+static inline float qp_widen_bf16(uint16_t h)
 {
-    uint32_t bits = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 24;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return qp_of_bits_f32((uint32_t)h << 16);
 }
 
-static inline void qp_store_bf16(unsigned char *p, double x)
+static inline float qp_load_bf16(const unsigned char *p)
 {
-    uint16_t h = qp_narrow_f64(x, 8, 7);
-    p[0] = (unsigned char)(h & 255);
-    p[1] = (unsigned char)(h >> 8);
+    return qp_widen_bf16(qp_get16(p));
+}
+
+/*
+ * Half to even: a little less than half is added, and the rest where the last bit kept is odd. A
+ * carry goes into the exponent, which is right; it ends at the largest value, since no magnitude is
+ * above that. What is no number becomes the largest value too.
+ */
+static inline void qp_store_bf16_in_f32(unsigned char *p, float x)
+{
+    const uint32_t bits = qp_bits_f32(x), sign = bits & 0x80000000u;
+    const float size = qp_of_bits_f32(bits ^ sign), most = 0x1.fep127f;
+    const uint32_t kept = qp_bits_f32(size < most ? size : most);
+    qp_put16(p, (uint16_t)((kept + 0x7fff + (kept >> 16 & 1)) >> 16 | sign >> 16));
+}
+
+static inline void qp_store_bf16_in_f64(unsigned char *p, double x)
+{
+    qp_put16(p, qp_narrow_f64(x, 8, 7));
 }
 
 #endif

@@ -4,21 +4,28 @@
 #ifndef QP_DTYPES_F32_H
 #define QP_DTYPES_F32_H
 
-#include <float.h>
-#include <string.h>
+#include "../bits.h"
+
+static inline float qp_widen_f32(uint32_t bits)
+{
+    return qp_of_bits_f32(bits);
+}
 
 static inline float qp_load_f32(const unsigned char *p)
 {
-    float x;
-    memcpy(&x, p, sizeof x);
-    return x;
+    return qp_widen_f32(qp_get32(p));
+}
+
+/* What is infinite becomes the largest finite value. */
+static inline void qp_store_f32_in_f32(unsigned char *p, float x)
+{
+    qp_put32(p, qp_bits_f32(qp_finite_f32(x)));
 }
 
 /* Rounds half to even; what would be infinite becomes the largest finite value. */
-static inline void qp_store_f32(unsigned char *p, double x)
+static inline void qp_store_f32_in_f64(unsigned char *p, double x)
 {
-    float y = x > (double)FLT_MAX ? FLT_MAX : x < -(double)FLT_MAX ? -FLT_MAX : (float)x;
-    memcpy(p, &y, sizeof y);
+    qp_store_f32_in_f32(p, (float)x);
 }
 
 #endif

@@ -4,19 +4,26 @@
 #ifndef QP_DTYPES_F64_H
 #define QP_DTYPES_F64_H
 
-#include <float.h>
-#include <string.h>
+#include "../bits.h"
+
+static inline double qp_widen_f64(uint64_t bits)
+{
+    return qp_of_bits_f64(bits);
+}
 
 static inline double qp_load_f64(const unsigned char *p)
 {
-    double x;
-    memcpy(&x, p, sizeof x);
-    return x;
+    return qp_widen_f64(qp_get64(p));
 }
 
-static inline void qp_store_f64(unsigned char *p, double x)
+static inline void qp_store_f64_in_f64(unsigned char *p, double x)
 {
-    memcpy(p, &x, sizeof x);
+    qp_put64(p, qp_bits_f64(x));
+}
+
+static inline void qp_store_f64_in_f32(unsigned char *p, float x)
+{
+    qp_store_f64_in_f64(p, (double)x);
 }
 
 #endif
