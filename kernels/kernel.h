@@ -74,7 +74,10 @@ struct qp_source_kernels {
     uint8_t elem_bytes, work_bytes;
     const struct qp_work_kernels *work;
 
-    /* Widens lo[set] and hi[set] by the finite values of a tile; returns the number of others. */
+    /*
+     * Widens lo[set] <= 0 and hi[set] >= 0 by the finite values of a tile; returns the number of
+     * others.
+     */
     uint64_t (*range)(const struct qp_tile *tile, const void *src, void *lo, void *hi);
 
     /* Codes of a tile, one byte each: two's complement, or 0..255. */

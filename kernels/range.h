@@ -9,14 +9,16 @@
 #ifndef QP_KERNELS_RANGE_H
 #define QP_KERNELS_RANGE_H
 
+#include "dtypes/bits.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 
 /*
  * SHIFT is 1.5 * 2^p for a significand of p + 1 bits: a sum with it has an ulp of 1, so adding and
  * subtracting it rounds half to even. That holds for |x| up to 2^(p - 1).
  *
  *   qp_rne_*    the nearest integer, ties to even; |x| <= 2^22 (f32) or 2^51 (f64)
+ *   qp_steps_*  the same as an int32_t, for |x| <= 2^21: it stands in the lower bits of the sum
  *   qp_scale_*  the scale before it is rounded to its stored dtype, given lo <= 0 <= hi, both
  *               finite. 1 for a set of zeros; may underflow to 0, and overflow to infinity where
  *               there are fewer than three codes.
@@ -28,6 +30,11 @@
     static inline T qp_rne_##SUFFIX(T x)                                                           \
     {                                                                                              \
         return (x + (SHIFT)) - (SHIFT);                                                            \
+    }                                                                                              \
+                                                                                                   \
+    static inline int32_t qp_steps_##SUFFIX(T x)                                                   \
+    {                                                                                              \
+        return (int32_t)(uint32_t)(qp_bits_##SUFFIX(x + (SHIFT)) - qp_bits_##SUFFIX(SHIFT));       \
     }                                                                                              \
                                                                                                    \
     static inline T qp_scale_##SUFFIX(T lo, T hi, int32_t q_min, int32_t q_max, bool asymmetric)   \

@@ -3,7 +3,7 @@
  * contract. The scalar loops are made of these, and faster loops use them for what is left over.
  *
  * The including file defines NAME(op), ELEM_BYTES, LOAD(p), WORK (float or double), WORK_MAX and
- * RNE(x).
+ * STEPS(x).
  */
 
 static inline WORK NAME(at)(const unsigned char *src, size_t i)
@@ -41,11 +41,11 @@ static inline uint64_t NAME(range_run)(const unsigned char *src, size_t n, WORK 
  */
 static inline uint8_t NAME(code)(WORK x, WORK scale, int32_t zero, WORK least, WORK most)
 {
-    WORK t = x / scale;
+    const WORK number = x == x ? x : (WORK)0; /* NaN takes the zero point */
+    WORK t = number / scale;
     t = t < least ? least : t;
     t = t > most ? most : t;
-    t = x == x ? t : (WORK)0; /* NaN takes the zero point */
-    return (uint8_t)((int32_t)RNE(t) + zero);
+    return (uint8_t)(STEPS(t) + zero);
 }
 
 /* The ends of what a set can represent, and the error that is allowed in between. */

@@ -35,7 +35,7 @@ static const struct qp_work_kernels work_f32 = {
 #define ISA          QPLAN_ISA_AVX2
 #define WORK         float
 #define WORK_MAX     FLT_MAX
-#define RNE          qp_rne_f32
+#define STEPS        qp_steps_f32
 #define WORK_KERNELS work_f32
 
 #define NAME(op)      op##_from_f32

@@ -64,4 +64,13 @@ static inline struct qp_band qp_band_at(const struct qp_tile *tile, size_t row, 
     for (struct qp_band band = qp_band_at(tile, 0, 0); (band).row < (tile)->rows;                  \
          (band) = qp_band_at(tile, (band).row + (band).n_rows, (band).set + (tile)->cols))
 
+/* Elements, or columns, that a loop without branches looks at before anything is decided. */
+#define TOGETHER 256
+
+/* Where the next of them begin, if these begin at i and all end at `end`. */
+static inline size_t after_together(size_t i, size_t end)
+{
+    return end - i < TOGETHER ? end : i + TOGETHER;
+}
+
 #endif

@@ -62,9 +62,15 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define SOURCE_DTYPE QPLAN_F64
 #define ELEM_BYTES   8
 #define LOAD         qp_load_f64
+#define WIDEN        qp_widen_f64
+#define GET          qp_get64
+#define UINT         uint64_t
+#define SINT         int64_t
+#define INF_BITS     0x7ff0000000000000
 #define WORK         double
 #define WORK_MAX     DBL_MAX
-#define RNE          qp_rne_f64
+#define STEPS        qp_steps_f64
+#define LIMIT        sure_limit_f64
 #define WORK_KERNELS work_in_f64
 #include "source.inc.h"
 
@@ -72,9 +78,15 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define SOURCE_DTYPE QPLAN_F32
 #define ELEM_BYTES   4
 #define LOAD         qp_load_f32
+#define WIDEN        qp_widen_f32
+#define GET          qp_get32
+#define UINT         uint32_t
+#define SINT         int32_t
+#define INF_BITS     0x7f800000
 #define WORK         float
 #define WORK_MAX     FLT_MAX
-#define RNE          qp_rne_f32
+#define STEPS        qp_steps_f32
+#define LIMIT        sure_limit
 #define WORK_KERNELS work_in_f32
 #include "source.inc.h"
 
@@ -82,9 +94,15 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define SOURCE_DTYPE QPLAN_F16
 #define ELEM_BYTES   2
 #define LOAD         qp_load_f16
+#define WIDEN        qp_widen_f16
+#define GET          qp_get16
+#define UINT         uint16_t
+#define SINT         int16_t
+#define INF_BITS     0x7c00
 #define WORK         float
 #define WORK_MAX     FLT_MAX
-#define RNE          qp_rne_f32
+#define STEPS        qp_steps_f32
+#define LIMIT        sure_limit
 #define WORK_KERNELS work_in_f32
 #include "source.inc.h"
 
@@ -92,9 +110,15 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define SOURCE_DTYPE QPLAN_BF16
 #define ELEM_BYTES   2
 #define LOAD         qp_load_bf16
+#define WIDEN        qp_widen_bf16
+#define GET          qp_get16
+#define UINT         uint16_t
+#define SINT         int16_t
+#define INF_BITS     0x7f80
 #define WORK         float
 #define WORK_MAX     FLT_MAX
-#define RNE          qp_rne_f32
+#define STEPS        qp_steps_f32
+#define LIMIT        sure_limit
 #define WORK_KERNELS work_in_f32
 #include "source.inc.h"
 

@@ -162,7 +162,8 @@ static inline void NAME(quantize_long)(const unsigned char *src, size_t n, float
     size_t i = 0;
     for (; i + V_CODES <= n; i += V_CODES)
         NAME(quantize_step)(src + i * ELEM_BYTES, scale, zero, ends, bounded, codes + i);
-    NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, s, z, rule, codes + i);
+    if (i < n)
+        NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, s, z, rule, codes + i);
 }
 
 /* A row of columns that are sets of their own. */
