@@ -7,53 +7,20 @@
 #include "../dtypes/f16/codec.h"
 #include "../dtypes/f32/codec.h"
 #include "../dtypes/f64/codec.h"
+#include "gradient.h"
 
 /* ---- Gradients --------------------------------------------------------------------------------
  */
-
-/* What would be infinite is the largest finite value to the codecs; here it is infinite. */
-#define STORE_16(NAME, EXP_BITS, MAN_BITS, HALF_WAY)                                               \
-    static bool gradient_##NAME(unsigned char *p, double x)                                        \
-    {                                                                                              \
-        const uint16_t infinity = (uint16_t)(((1u << (EXP_BITS)) - 1) << (MAN_BITS));              \
-        const uint16_t sign = (uint16_t)(signbit(x) ? 1u << 15 : 0);                               \
-        const bool large = !(fabs(x) < (HALF_WAY));                                                \
-        uint16_t bits = (uint16_t)(sign | infinity);                                               \
-        if (isnan(x))                                                                              \
-            bits = (uint16_t)(infinity | 1u << ((MAN_BITS)-1));                                    \
-        else if (!large)                                                                           \
-            bits = qp_narrow_f64(x, EXP_BITS, MAN_BITS);                                           \
-        memcpy(p, &bits, sizeof bits);                                                             \
-        return large && isfinite(x);                                                               \
-    }
-
-/* Half way between the largest finite value and the next power of two, which would be even. */
-STORE_16(f16, 5, 10, 65520.0)
-STORE_16(bf16, 8, 7, 0x1.ffp127)
-
-static bool gradient_f32(unsigned char *p, double x)
-{
-    const float y = isnan(x) ? NAN : (float)x;
-    memcpy(p, &y, sizeof y);
-    return isinf(y) && isfinite(x);
-}
-
-static bool gradient_f64(unsigned char *p, double x)
-{
-    const double y = isnan(x) ? (double)NAN : x;
-    memcpy(p, &y, sizeof y);
-    return false;
-}
 
 static const struct gradient_row {
     enum qplan_dtype dtype;
     size_t n_bytes;
     bool (*store)(unsigned char *p, double x); /* whether a finite x became infinite */
 } gradients[] = {
-    {QPLAN_F64, 8, gradient_f64},
-    {QPLAN_F32, 4, gradient_f32},
-    {QPLAN_F16, 2, gradient_f16},
-    {QPLAN_BF16, 2, gradient_bf16},
+    {QPLAN_F64, 8, qp_gradient_f64},
+    {QPLAN_F32, 4, qp_gradient_f32},
+    {QPLAN_F16, 2, qp_gradient_f16},
+    {QPLAN_BF16, 2, qp_gradient_bf16},
 };
 
 static const struct gradient_row *gradient_row(enum qplan_dtype dtype)
@@ -152,7 +119,7 @@ static uint64_t finish_f64(size_t n, const double *hi, const double *lo, void *d
 {
     for (size_t i = 0; i < n; i++) {
         const double value = qp_sum_value(&(struct qp_sum){hi[i], lo[i]});
-        (void)gradient_f64((unsigned char *)dst + i * sizeof value, value);
+        (void)qp_gradient_f64((unsigned char *)dst + i * sizeof value, value);
     }
     return 0;
 }

@@ -83,11 +83,6 @@ static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
                              err);
 }
 
-static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *err)
-{
-    return qp_quant_validate_params(call, err);
-}
-
 /* ---- The work ---------------------------------------------------------------------------------
  */
 
@@ -128,16 +123,11 @@ static void run(struct qp_op_call *call)
 /* ---- Rows -------------------------------------------------------------------------------------
  */
 
-#define KERNEL(ISA, KEYS)                                                                          \
-    {                                                                                              \
-        .backend = QPLAN_BACKEND_CPU, .isa = (ISA), .keys = (KEYS), .class = QP_OP_ELEMENTWISE,    \
-        .workspace = qp_quant_workspace, .validate = validate, .run = run                          \
-    }
-
 /* The key is the working precision. */
 static const struct qp_op_kernel kernels[] = {
-    KERNEL(QPLAN_ISA_AVX2, QP_BIT(QPLAN_STORAGE_F32)),
-    KERNEL(QPLAN_ISA_SCALAR, QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64)),
+    QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_BIT(QPLAN_STORAGE_F32), qp_quant_validate, run),
+    QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64),
+                    qp_quant_validate, run),
 };
 
 #define ROW(G, VARIANT, P)                                                                         \
@@ -181,6 +171,4 @@ static const struct qp_op_kernel kernels[] = {
     };
 QP_EACH_GRANULARITY(ROW)
 
-const struct qp_op_row *const qp_ops_dequantize[] = {
-    &row_per_tensor, &row_per_channel, &row_per_group, &row_per_token, &row_per_block, NULL,
-};
+const struct qp_op_row *const qp_ops_dequantize[] = QP_GRANULARITY_ROWS;

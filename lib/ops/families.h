@@ -9,7 +9,12 @@
 
 #define QP_OP_FAMILIES(FAMILY)                                                                     \
     FAMILY(quantize)                                                                               \
+    FAMILY(quantize_backward)                                                                      \
     FAMILY(dequantize)                                                                             \
+    FAMILY(dequantize_backward)                                                                    \
+    FAMILY(fake_quantize)                                                                          \
+    FAMILY(fake_quantize_backward)                                                                 \
+    FAMILY(fake_quantize_learnable)                                                                \
     FAMILY(embedding)                                                                              \
     FAMILY(embedding_backward)
 

@@ -74,3 +74,44 @@ void qp_quant_code_shape(const struct qp_quant *quant, const uint64_t *shape, un
     if (quant->packed && rank > 0)
         out[rank - 1] = qp_div_up(shape[rank - 1], 2);
 }
+
+/* ---- Checks of whole families -----------------------------------------------------------------
+ */
+
+enum qplan_status qp_quant_check_codes(struct qplan_op *op, struct qplan_error *err)
+{
+    struct qp_quant *quant = state(op);
+    const struct qp_op_tensor *input = qp_op_tensor(op, "input");
+    uint64_t shape[QPLAN_MAX_RANK];
+    int32_t q_min, q_max;
+    QP_TRY(qp_quant_set_code(op, "output_dtype", qp_op_dtype(op, "output_dtype"), err));
+    (void)qplan_dtype_range(quant->code, &q_min, &q_max);
+    QP_TRY(qp_quant_set_range(op, q_min, q_max, err));
+    if (quant->rule.q_min < q_min || quant->rule.q_max > q_max)
+        return qp_op_fail_field(op, QPLAN_ERR_INVALID,
+                                quant->rule.q_min < q_min ? "q_min" : "q_max", err,
+                                "outside %s: expected %" PRId32 " to %" PRId32 ", found %" PRId32,
+                                qplan_dtype_name(quant->code), q_min, q_max,
+                                quant->rule.q_min < q_min ? quant->rule.q_min : quant->rule.q_max);
+    qp_quant_code_shape(quant, input->shape, input->rank, shape);
+    return qp_op_make_output(op, "output", qp_dtype_storage(quant->code), shape, input->rank, err);
+}
+
+enum qplan_status qp_quant_check_floats(struct qplan_op *op, const char *output,
+                                        struct qplan_error *err)
+{
+    struct qp_quant *quant = state(op);
+    const struct qp_op_tensor *dout = qp_op_tensor(op, "dout"), *input = qp_op_tensor(op, "input");
+    const struct qp_op_tensor *data = dout ? dout : input;
+    if (dout && input) {
+        QP_TRY(qp_op_check_same_dtype(op, "input", "dout", err));
+        QP_TRY(qp_op_check_shape(op, "input", dout->shape, dout->rank, "that of dout", err));
+    }
+    QP_TRY(qp_quant_check(op, data->shape, data->rank, err));
+    QP_TRY(qp_quant_check_scale_dtype(op, data->dtype, err));
+    quant->zero_min = -QP_QUANT_LIMIT;
+    quant->zero_max = QP_QUANT_LIMIT;
+    if (!qp_op_value(op, "q_min")->none)
+        QP_TRY(qp_quant_set_range(op, -128, 127, err));
+    return qp_op_make_output(op, output, data->dtype, data->shape, data->rank, err);
+}

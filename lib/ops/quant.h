@@ -5,6 +5,7 @@
 #ifndef QP_OPS_QUANT_H
 #define QP_OPS_QUANT_H
 
+#include "../../kernels/ops/affine.h"
 #include "../job.h"
 #include "granularity.h"
 
@@ -26,7 +27,26 @@
         .about =                                                                                   \
             "refuse NaN and infinite data, or saturate: infinities clip, NaN is the zero point"    \
     }
+#define QP_FIELD_OUTPUT_CODE                                                                       \
+    {                                                                                              \
+        .name = "output_dtype", .type = QPLAN_FIELD_NAME, .fallback = "int8",                      \
+        .names = QP_CODE_NAMES, .about = "of the codes; 4-bit ones are U8, two in a byte"          \
+    }
 #define QP_CODE_NAMES "int8|uint8|int4|uint4|int16|uint16"
+
+/* q_min and q_max of operators that have no codes. */
+#define QP_FIELDS_Q QP_FIELD_Q("q_min", "-128"), QP_FIELD_Q("q_max", "127")
+
+/* Float data, which an output of its dtype and layout may overwrite. */
+#define QP_ARGUMENT_DATA(NAME)                                                                     \
+    {                                                                                              \
+        .name = (NAME), .direction = QPLAN_OP_IN, .in_place = true, .dtypes = QP_FP,               \
+        .shape = "[X]"                                                                             \
+    }
+#define QP_ARGUMENT_RESULT(NAME)                                                                   \
+    {                                                                                              \
+        .name = (NAME), .direction = QPLAN_OP_OUT, .dtypes = QP_FP, .shape = "[X]"                 \
+    }
 
 /* The two parameters as inputs; P is their shape in words. */
 #define QP_ARGUMENT_SCALE(DTYPES, P)                                                               \
@@ -37,6 +57,24 @@
     {                                                                                              \
         .name = "zero_point", .direction = QPLAN_OP_IN, .optional = true, .dtypes = "I32|I8|U8",   \
         .shape = (P)                                                                               \
+    }
+#define QP_ARGUMENT_FLOAT_ZERO_POINT(P)                                                            \
+    {                                                                                              \
+        .name = "zero_point", .direction = QPLAN_OP_IN, .optional = true, .dtypes = QP_FP,         \
+        .shape = (P)                                                                               \
+    }
+
+/* A kernel on the buffers below, for the instruction set and the dtypes of the data. */
+#define QP_QUANT_KERNEL(ISA, KEYS, VALIDATE, RUN)                                                  \
+    {                                                                                              \
+        .backend = QPLAN_BACKEND_CPU, .isa = (ISA), .keys = (KEYS), .class = QP_OP_ELEMENTWISE,    \
+        .workspace = qp_quant_workspace, .validate = (VALIDATE), .run = (RUN)                      \
+    }
+
+/* The list of the five rows of a family. */
+#define QP_GRANULARITY_ROWS                                                                        \
+    {                                                                                              \
+        &row_per_tensor, &row_per_channel, &row_per_group, &row_per_token, &row_per_block, NULL,   \
     }
 
 /* ---- The problem ------------------------------------------------------------------------------
@@ -49,6 +87,7 @@ struct qp_quant {
     int32_t zero_min, zero_max; /* what zero points may be */
     enum qplan_dtype code;      /* of the codes, if there are any */
     bool packed;                /* codes are 4-bit */
+    bool float_zero; /* zero points are floats, rounded and clamped to the codes; else integers */
 };
 
 /*
@@ -74,11 +113,28 @@ enum qplan_status qp_quant_set_range(struct qplan_op *op, int32_t q_min, int32_t
 void qp_quant_code_shape(const struct qp_quant *quant, const uint64_t *shape, unsigned rank,
                          uint64_t *out);
 
+/*
+ * For operators that make codes of "input": the fields output_dtype, q_min and q_max, and the
+ * output. INVALID for codes outside their dtype.
+ */
+enum qplan_status qp_quant_check_codes(struct qplan_op *op, struct qplan_error *err);
+
+/*
+ * For operators from float data to float data of the same dtype: the data, which is "input", "dout"
+ * or both, the parameters, the range of codes if there are fields for it, and the output.
+ */
+enum qplan_status qp_quant_check_floats(struct qplan_op *op, const char *output,
+                                        struct qplan_error *err);
+
 /* ---- Values -----------------------------------------------------------------------------------
  */
 
 /* VALUE for the first scale that is not finite and above 0, or zero point out of its range. */
 enum qplan_status qp_quant_validate_params(const struct qp_op_call *call, struct qplan_error *err);
+
+/* For kernels: the parameters alone; and, where the field nonfinite says so, the input too. */
+enum qplan_status qp_quant_validate(struct qp_op_call *call, struct qplan_error *err);
+enum qplan_status qp_quant_validate_all(struct qp_op_call *call, struct qplan_error *err);
 
 /* How many of n elements are not finite. */
 uint64_t qp_quant_nonfinite(const struct qp_source_kernels *source, const void *src, size_t n);
@@ -125,8 +181,9 @@ struct qp_quant_tile {
 void qp_quant_next(const struct qp_op_call *call, struct qp_quant_worker *worker, uint64_t elem,
                    uint64_t end, struct qp_quant_tile *tile);
 
-/* Zero points as they are stored, as integers. */
-void qp_quant_load_zero(enum qplan_storage dtype, size_t n, const void *stored, int32_t *out);
+/* Zero points as they are stored, as integers. Floats are rounded and clamped by the quant. */
+void qp_quant_load_zero(const struct qp_quant *quant, enum qplan_storage dtype, size_t n,
+                        const void *stored, int32_t *out);
 
 /* The kernels of the working precision at the level that was picked. */
 const struct qp_work_kernels *qp_quant_work(const struct qplan_op *op);
@@ -144,5 +201,19 @@ uint8_t *qp_quant_code_room(const struct qp_op_call *call, const struct qp_view 
 void qp_quant_put_codes(const struct qp_op_call *call, const struct qp_view *view,
                         struct qp_quant_worker *worker, uint64_t elem, size_t n,
                         const uint8_t *codes);
+
+/* ---- Whole runs -------------------------------------------------------------------------------
+ */
+
+/* Codes of "input" with the parameters of the call, by the rule; counts what is not finite. */
+void qp_quant_run_codes(struct qp_op_call *call, const struct qp_code_rule *rule);
+
+/* The kernels for the data of an op, and one of them over all of it; counts as its rows ask. */
+const struct qp_affine_kernels *qp_quant_affine(const struct qplan_op *op);
+void qp_quant_run_floats(struct qp_op_call *call, qp_affine_fn work, const char *output);
+
+/* What a kernel of floats wants to know of a tile. */
+struct qp_affine qp_quant_affine_tile(const struct qp_quant *quant,
+                                      const struct qp_quant_tile *tile);
 
 #endif

@@ -14,6 +14,11 @@
 /* Elements looked at together; few, since they are on the stack. */
 #define STEP 256
 
+static const char *name_of_nonfinite(double x)
+{
+    return isnan(x) ? "NaN" : x > 0 ? "+Inf" : "-Inf";
+}
+
 /* ---- Parameters -------------------------------------------------------------------------------
  */
 
@@ -38,6 +43,26 @@ static enum qplan_status check_scales(const struct qp_op_call *call, struct qpla
     return QPLAN_OK;
 }
 
+/* Any finite number will do: it is rounded and clamped. */
+static enum qplan_status check_float_zeros(const struct qp_op_call *call, struct qplan_error *err)
+{
+    const struct qp_view *view = qp_op_view(call, "zero_point");
+    const enum qplan_dtype dtype = qp_op_float(qp_op_tensor(call->op, "zero_point")->dtype);
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    double stored[STEP], value[STEP];
+    for (uint64_t at = 0; at < view->n_elems; at += STEP) {
+        const size_t n = (size_t)qp_min_u64(STEP, view->n_elems - at);
+        f64->load(dtype, n, qp_view_get(view, at, n, stored), value);
+        for (size_t i = 0; i < n; i++) {
+            if (!isfinite(value[i]))
+                return qp_op_fail_value(call->op, "zero_point", at + i, err,
+                                        "not finite: expected a number, found %s",
+                                        name_of_nonfinite(value[i]));
+        }
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status check_zeros(const struct qp_op_call *call, struct qplan_error *err)
 {
     const struct qp_quant *quant = call->op->state;
@@ -46,7 +71,7 @@ static enum qplan_status check_zeros(const struct qp_op_call *call, struct qplan
     int32_t stored[STEP], value[STEP];
     for (uint64_t at = 0; at < view->n_elems; at += STEP) {
         const size_t n = (size_t)qp_min_u64(STEP, view->n_elems - at);
-        qp_quant_load_zero(tensor->dtype, n, qp_view_get(view, at, n, stored), value);
+        qp_quant_load_zero(quant, tensor->dtype, n, qp_view_get(view, at, n, stored), value);
         for (size_t i = 0; i < n; i++) {
             if (value[i] >= quant->zero_min && value[i] <= quant->zero_max)
                 continue;
@@ -64,8 +89,8 @@ enum qplan_status qp_quant_validate_params(const struct qp_op_call *call, struct
     const struct qp_quant *quant = call->op->state;
     QP_TRY(check_scales(call, err));
     if (qp_op_tensor(call->op, "zero_point"))
-        return check_zeros(call, err);
-    if (quant->zero_min <= 0 && quant->zero_max >= 0)
+        return quant->float_zero ? check_float_zeros(call, err) : check_zeros(call, err);
+    if (quant->float_zero || (quant->zero_min <= 0 && quant->zero_max >= 0))
         return QPLAN_OK;
     return qp_op_fail_tensor(call->op, QPLAN_ERR_VALUE, "zero_point", err,
                              "out of range: expected %" PRId32 " to %" PRId32
@@ -126,8 +151,21 @@ enum qplan_status qp_quant_validate_finite(const struct qp_op_call *call, const 
         f64->load(dtype, 1, qp_view_get(scan.view, at, 1, &stored), &value);
     return qp_op_fail_value(op, argument, at - 1, err,
                             "%" PRIuFAST64 " values are not finite: expected none, found %s",
-                            scan.count,
-                            isnan(value) ? "NaN"
-                            : value > 0  ? "+Inf"
-                                         : "-Inf");
+                            scan.count, name_of_nonfinite(value));
+}
+
+/* ---- For kernels ------------------------------------------------------------------------------
+ */
+
+enum qplan_status qp_quant_validate(struct qp_op_call *call, struct qplan_error *err)
+{
+    return qp_quant_validate_params(call, err);
+}
+
+enum qplan_status qp_quant_validate_all(struct qp_op_call *call, struct qplan_error *err)
+{
+    QP_TRY(qp_quant_validate_params(call, err));
+    if (qp_op_is(call->op, "nonfinite", "error"))
+        return qp_quant_validate_finite(call, "input", err);
+    return QPLAN_OK;
 }

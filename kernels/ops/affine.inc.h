@@ -1,0 +1,311 @@
+/*
+ * affine.inc.h - the kernels of affine.h for one float dtype, as a template over a vocabulary of
+ * lanes. One lane is the specification; any number gives the same bits, since lanes do not mix.
+ *
+ * The including file defines NAME(op), ISA, DTYPE, ELEM_BYTES, WORK, V(word) and LANES: the
+ * vocabulary of the working precision, and for the dtype LOAD(p), STORE(p, y) for a finite y,
+ * GRADIENT(p, y), KEEP(p, from, mask), which copies bits, HALF_WAY, from which magnitude on
+ * GRADIENT stores infinity, and ADD(sum, term).
+ */
+
+#ifndef QP_FLATTEN
+/* Copied into each caller, where the step that it takes is a constant: a loop for each step. */
+#define QP_FLATTEN static inline __attribute__((always_inline))
+#endif
+
+/* ---- Sets --------------------------------------------------------------------------------------
+ */
+
+/* The parameters of LANES neighbours: of one set, or of one each. */
+struct NAME(set) {
+    V(lanes) scale, least, most;
+};
+
+static inline struct NAME(set) NAME(one_set)(const struct qp_affine *a, size_t set)
+{
+    const int32_t zero = a->zero[set];
+    return (struct NAME(set)){V(set)(((const WORK *)a->scale)[set]),
+                              V(set)((WORK)(a->q_min - zero)), V(set)((WORK)(a->q_max - zero))};
+}
+
+static inline struct NAME(set) NAME(each_set)(const struct qp_affine *a, size_t set)
+{
+    const V(lanes) zero = V(load_ints)(a->zero + set);
+    return (struct NAME(set)){V(load)((const WORK *)a->scale + set),
+                              V(sub)(V(set)((WORK)a->q_min), zero),
+                              V(sub)(V(set)((WORK)a->q_max), zero)};
+}
+
+/* The first n of LANES sets; the other lanes repeat the first. */
+static inline struct NAME(set) NAME(few_sets)(const struct qp_affine *a, size_t set, size_t n)
+{
+    WORK scale[LANES];
+    int32_t zero[LANES];
+    for (size_t k = 0; k < LANES; k++) {
+        scale[k] = ((const WORK *)a->scale)[set + (k < n ? k : 0)];
+        zero[k] = a->zero[set + (k < n ? k : 0)];
+    }
+    return NAME(each_set)(&(struct qp_affine){a->tile, a->q_min, a->q_max, scale, zero}, 0);
+}
+
+/* ---- Steps -------------------------------------------------------------------------------------
+ */
+
+/* Where the data of a step is. */
+struct NAME(data) {
+    const unsigned char *dout, *x;
+    unsigned char *out;
+};
+
+static inline struct NAME(data) NAME(data_at)(const struct NAME(data) * data, size_t at)
+{
+    return (struct NAME(data)){data->dout + at * ELEM_BYTES, data->x + at * ELEM_BYTES,
+                               data->out + at * ELEM_BYTES};
+}
+
+static inline V(lanes) NAME(rounded)(const struct NAME(set) * set, V(lanes) x)
+{
+    return V(rne)(V(div)(x, set->scale));
+}
+
+static inline unsigned NAME(put_gradient)(unsigned char *out, V(lanes) y, V(lanes) dout)
+{
+    GRADIENT(out, V(one_nan)(y));
+    return V(count_large)(y, HALF_WAY, dout);
+}
+
+static inline unsigned NAME(fake_step)(const struct NAME(set) * set, const struct NAME(data) * data)
+{
+    const V(lanes) x = LOAD(data->x);
+    const V(lanes) steps = V(clamp)(NAME(rounded)(set, x), set->least, set->most);
+    STORE(data->out, V(clip)(V(mul)(set->scale, V(keep)(V(is_number)(x), steps))));
+    return 0;
+}
+
+static inline unsigned NAME(fake_backward_step)(const struct NAME(set) * set,
+                                                const struct NAME(data) * data)
+{
+    const V(lanes) r = NAME(rounded)(set, LOAD(data->x));
+    KEEP(data->out, data->dout, V(within)(r, set->least, set->most));
+    return 0;
+}
+
+static inline unsigned NAME(quantize_backward_step)(const struct NAME(set) * set,
+                                                    const struct NAME(data) * data)
+{
+    const V(lanes) r = NAME(rounded)(set, LOAD(data->x)), dout = LOAD(data->dout);
+    const V(mask) inside = V(within)(r, set->least, set->most);
+    return NAME(put_gradient)(data->out, V(keep)(inside, V(div)(dout, set->scale)), dout);
+}
+
+static inline unsigned NAME(dequantize_backward_step)(const struct NAME(set) * set,
+                                                      const struct NAME(data) * data)
+{
+    const V(lanes) dout = LOAD(data->dout);
+    return NAME(put_gradient)(data->out, V(mul)(dout, set->scale), dout);
+}
+
+/* ---- Runs and tiles ----------------------------------------------------------------------------
+ */
+
+typedef unsigned (*NAME(step_fn))(const struct NAME(set) *, const struct NAME(data) *);
+
+/* Fewer than LANES elements, with zeros behind them. */
+static inline unsigned NAME(rest)(NAME(step_fn) step, const struct NAME(set) * set,
+                                  const struct NAME(data) * data, size_t n)
+{
+    unsigned char dout[LANES * ELEM_BYTES] = {0}, x[LANES * ELEM_BYTES] = {0};
+    unsigned char out[LANES * ELEM_BYTES];
+    memcpy(dout, data->dout, n * ELEM_BYTES);
+    memcpy(x, data->x, n * ELEM_BYTES);
+    const unsigned count = step(set, &(struct NAME(data)){dout, x, out});
+    memcpy(data->out, out, n * ELEM_BYTES);
+    return count;
+}
+
+/* n neighbours of one set or, if each, of one set each. step and each are constants. */
+QP_FLATTEN unsigned NAME(run)(NAME(step_fn) step, bool each, const struct qp_affine *a, size_t set,
+                              const struct NAME(data) * data, size_t n)
+{
+    struct NAME(set) params = NAME(one_set)(a, set);
+    unsigned count = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const struct NAME(data) here = NAME(data_at)(data, i);
+        if (each)
+            params = NAME(each_set)(a, set + i);
+        count += step(&params, &here);
+    }
+    if (i < n) {
+        const struct NAME(data) here = NAME(data_at)(data, i);
+        if (each)
+            params = NAME(few_sets)(a, set + i, n - i);
+        count += NAME(rest)(step, &params, &here, n - i);
+    }
+    return count;
+}
+
+QP_FLATTEN uint64_t NAME(walk)(NAME(step_fn) step, const struct qp_affine *a, const void *dout,
+                               const void *x, void *out)
+{
+    const struct NAME(data) data = {dout, x, out};
+    const struct qp_tile *tile = a->tile;
+    uint64_t count = 0;
+    if (tile->col_width == 1) {
+        for (size_t row = 0; row < tile->rows; row++) {
+            const struct NAME(data) here = NAME(data_at)(&data, row * tile->cols);
+            const size_t first = row / tile->band_rows * tile->cols;
+            count += NAME(run)(step, true, a, first, &here, tile->cols);
+        }
+        return count;
+    }
+    FOR_EACH_RUN (tile, run) {
+        const struct NAME(data) here = NAME(data_at)(&data, run.at);
+        count += NAME(run)(step, false, a, run.set, &here, run.n);
+    }
+    return count;
+}
+
+#define ELEMENTWISE(op)                                                                            \
+    static uint64_t NAME(op)(const struct qp_affine *a, const void *dout, const void *x,           \
+                             void *out)                                                            \
+    {                                                                                              \
+        return NAME(walk)(NAME(op##_step), a, dout, x, out);                                       \
+    }
+ELEMENTWISE(fake)
+ELEMENTWISE(fake_backward)
+ELEMENTWISE(quantize_backward)
+ELEMENTWISE(dequantize_backward)
+#undef ELEMENTWISE
+
+/* ---- Sums --------------------------------------------------------------------------------------
+ */
+
+/* What LANES elements add to their sums. */
+struct NAME(terms) {
+    double scale[LANES], zero[LANES];
+    bool any_zero; /* some element is outside; else all of zero is 0 and changes no sum */
+};
+
+static inline void NAME(terms_step)(const struct NAME(set) * set, const struct NAME(data) * data,
+                                    struct NAME(terms) * terms)
+{
+    const V(lanes) x = LOAD(data->x), dout = LOAD(data->dout), r = NAME(rounded)(set, x);
+    const V(mask) inside = V(within)(r, set->least, set->most), number = V(is_number)(x);
+    const V(lanes) steps = V(clamp)(r, set->least, set->most);
+    KEEP(data->out, data->dout, inside);
+    V(scale_terms)(dout, x, set->scale, steps, inside, number, terms->scale);
+    terms->any_zero = V(any_not)(inside);
+    if (terms->any_zero)
+        V(zero_terms)(dout, set->scale, inside, number, terms->zero);
+}
+
+/* The first n terms, in order. */
+static inline void NAME(add_one)(struct qp_sum *scale, struct qp_sum *zero,
+                                 const struct NAME(terms) * terms, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        ADD(scale, terms->scale[k]);
+    for (size_t k = 0; terms->any_zero && k < n; k++)
+        ADD(zero, terms->zero[k]);
+}
+
+static inline void NAME(add_each)(struct qp_sum *scale, struct qp_sum *zero,
+                                  const struct NAME(terms) * terms, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        ADD(&scale[k], terms->scale[k]);
+    for (size_t k = 0; terms->any_zero && k < n; k++)
+        ADD(&zero[k], terms->zero[k]);
+}
+
+static inline void NAME(terms_rest)(const struct NAME(set) * set, const struct NAME(data) * data,
+                                    size_t n, struct NAME(terms) * terms)
+{
+    unsigned char dout[LANES * ELEM_BYTES] = {0}, x[LANES * ELEM_BYTES] = {0};
+    unsigned char out[LANES * ELEM_BYTES];
+    memcpy(dout, data->dout, n * ELEM_BYTES);
+    memcpy(x, data->x, n * ELEM_BYTES);
+    NAME(terms_step)(set, &(struct NAME(data)){dout, x, out}, terms);
+    memcpy(data->out, out, n * ELEM_BYTES);
+}
+
+/* The sums of the run stay in registers. */
+static void NAME(learn_run)(const struct qp_affine *a, size_t set, const struct NAME(data) * data,
+                            size_t n, const struct qp_affine_sums *sums)
+{
+    const struct NAME(set) params = NAME(one_set)(a, set);
+    struct qp_sum scale = sums->scale[set], zero = sums->zero[set];
+    struct NAME(terms) terms;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const struct NAME(data) here = NAME(data_at)(data, i);
+        NAME(terms_step)(&params, &here, &terms);
+        NAME(add_one)(&scale, &zero, &terms, LANES);
+    }
+    if (i < n) {
+        const struct NAME(data) here = NAME(data_at)(data, i);
+        NAME(terms_rest)(&params, &here, n - i, &terms);
+        NAME(add_one)(&scale, &zero, &terms, n - i);
+    }
+    sums->scale[set] = scale;
+    sums->zero[set] = zero;
+}
+
+/* A row of columns that are sets of their own. */
+static void NAME(learn_columns)(const struct qp_affine *a, size_t set,
+                                const struct NAME(data) * data, size_t n,
+                                const struct qp_affine_sums *sums)
+{
+    struct NAME(terms) terms;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const struct NAME(set) params = NAME(each_set)(a, set + i);
+        const struct NAME(data) here = NAME(data_at)(data, i);
+        NAME(terms_step)(&params, &here, &terms);
+        NAME(add_each)(sums->scale + set + i, sums->zero + set + i, &terms, LANES);
+    }
+    if (i < n) {
+        const struct NAME(set) params = NAME(few_sets)(a, set + i, n - i);
+        const struct NAME(data) here = NAME(data_at)(data, i);
+        NAME(terms_rest)(&params, &here, n - i, &terms);
+        NAME(add_each)(sums->scale + set + i, sums->zero + set + i, &terms, n - i);
+    }
+}
+
+static void NAME(learn)(const struct qp_affine *a, const void *dout, const void *x, void *out,
+                        const struct qp_affine_sums *sums)
+{
+    const struct NAME(data) data = {dout, x, out};
+    const struct qp_tile *tile = a->tile;
+    if (tile->col_width == 1) {
+        for (size_t row = 0; row < tile->rows; row++) {
+            const struct NAME(data) here = NAME(data_at)(&data, row * tile->cols);
+            NAME(learn_columns)(a, row / tile->band_rows * tile->cols, &here, tile->cols, sums);
+        }
+        return;
+    }
+    FOR_EACH_RUN (tile, run) {
+        const struct NAME(data) here = NAME(data_at)(&data, run.at);
+        NAME(learn_run)(a, run.set, &here, run.n, sums);
+    }
+}
+
+static const struct qp_affine_kernels NAME(affine) = {
+    .dtype = DTYPE,
+    .isa = ISA,
+    .fake = NAME(fake),
+    .fake_backward = NAME(fake_backward),
+    .quantize_backward = NAME(quantize_backward),
+    .dequantize_backward = NAME(dequantize_backward),
+    .learn = NAME(learn),
+};
+
+#undef NAME
+#undef DTYPE
+#undef ELEM_BYTES
+#undef LOAD
+#undef STORE
+#undef GRADIENT
+#undef KEEP
+#undef HALF_WAY

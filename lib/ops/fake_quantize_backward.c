@@ -1,0 +1,48 @@
+/*
+ * fake_quantize_backward.c - fake_quantize_G_backward: the gradient where the code was not clamped.
+ */
+#include "families.h"
+#include "quant.h"
+
+static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
+{
+    return qp_quant_check_floats(op, "dinput", err);
+}
+
+static void run(struct qp_op_call *call)
+{
+    qp_quant_run_floats(call, qp_quant_affine(call->op)->fake_backward, "dinput");
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------
+ */
+
+static const struct qp_op_kernel kernels[] = {
+    QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS, qp_quant_validate, run),
+    QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_validate, run),
+};
+
+#define ROW(G, VARIANT, P)                                                                         \
+    static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_Q};            \
+    static const struct qplan_op_argument_info arguments_##G[] = {                                 \
+        QP_ARGUMENT_DATA("dout"),  QP_ARGUMENT_DATA("input"),    QP_ARGUMENT_SCALE(QP_FP, P),      \
+        QP_ARGUMENT_ZERO_POINT(P), QP_ARGUMENT_RESULT("dinput"),                                   \
+    };                                                                                             \
+    static const struct qp_op_row row_##G = {                                                      \
+        .info = {.name = "fake_quantize_" #G "_backward",                                          \
+                 .category = "quantize",                                                           \
+                 .summary = "gradient of fake quantize: dout where the code was not clamped",      \
+                 .formula = "u = rne(input / scale) + zero_point; dinput = q_min <= u <= q_max ? " \
+                            "dout : 0; NaN data: 0",                                               \
+                 .oracle =                                                                         \
+                     "torch autograd of fake_quantize_*: the same bits where the masks agree",     \
+                 QP_OP_LIST(fields, fields_##G),                                                   \
+                 QP_OP_LIST(arguments, arguments_##G)},                                            \
+        .variant = (VARIANT),                                                                      \
+        QP_OP_LIST(kernels, kernels),                                                              \
+        .state_bytes = sizeof(struct qp_quant),                                                    \
+        .check = check,                                                                            \
+    };
+QP_EACH_GRANULARITY(ROW)
+
+const struct qp_op_row *const qp_ops_fake_quantize_backward[] = QP_GRANULARITY_ROWS;
