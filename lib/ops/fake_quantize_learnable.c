@@ -7,10 +7,7 @@
 
 static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 {
-    ((struct qp_quant *)op->state)->float_zero = true;
-    if (qp_op_tensor(op, "zero_point"))
-        QP_TRY(qp_op_check_same_dtype(op, "zero_point", "scale", err));
-    return qp_quant_check_floats(op, "output", err);
+    return qp_quant_check_learnable(op, "output", err);
 }
 
 static void run(struct qp_op_call *call)

@@ -15,6 +15,7 @@
     FAMILY(fake_quantize)                                                                          \
     FAMILY(fake_quantize_backward)                                                                 \
     FAMILY(fake_quantize_learnable)                                                                \
+    FAMILY(fake_quantize_learnable_backward)                                                       \
     FAMILY(embedding)                                                                              \
     FAMILY(embedding_backward)
 

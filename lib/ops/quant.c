@@ -115,3 +115,12 @@ enum qplan_status qp_quant_check_floats(struct qplan_op *op, const char *output,
         QP_TRY(qp_quant_set_range(op, -128, 127, err));
     return qp_op_make_output(op, output, data->dtype, data->shape, data->rank, err);
 }
+
+enum qplan_status qp_quant_check_learnable(struct qplan_op *op, const char *output,
+                                           struct qplan_error *err)
+{
+    state(op)->float_zero = true;
+    if (qp_op_tensor(op, "zero_point"))
+        QP_TRY(qp_op_check_same_dtype(op, "zero_point", "scale", err));
+    return qp_quant_check_floats(op, output, err);
+}
