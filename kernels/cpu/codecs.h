@@ -30,6 +30,11 @@ struct scale_row {
     double (*round_up)(double scale); /* the least value of the dtype >= scale, which is in range */
 };
 
+static inline double round_up_f64(double scale)
+{
+    return scale;
+}
+
 static inline double round_up_f32(double scale)
 {
     float near = (float)scale;
@@ -48,6 +53,7 @@ ROUND_UP_16(f16, 5, 10)
 ROUND_UP_16(bf16, 8, 7)
 
 static const struct scale_row scale_rows[] = {
+    {QPLAN_F64, DBL_MIN, DBL_MAX, round_up_f64},
     {QPLAN_F32, 0x1p-126, 0x1.fffffep127, round_up_f32},
     {QPLAN_F16, 0x1p-14, 65504, round_up_f16},
     {QPLAN_BF16, 0x1p-126, 0x1.fep127, round_up_bf16},

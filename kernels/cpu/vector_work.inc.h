@@ -143,8 +143,12 @@ static size_t params_vector(const struct qp_code_rule *rule, size_t n, const voi
                             const void *hi, void *scale, int32_t *zero)
 {
     size_t i = 0;
-    /* q_min <= 0 <= q_max holds for every code type; range.h says what else would be. */
-    if (rule->scale_dtype == QPLAN_F32 && rule->q_min <= 0 && rule->q_max >= 0) {
+    /*
+     * q_min <= 0 <= q_max and three codes or more: so every code type as a whole, but not every
+     * range of an operator. range.h says what else would be.
+     */
+    if (rule->scale_dtype == QPLAN_F32 && rule->q_min <= 0 && rule->q_max >= 0 &&
+        rule->q_max - rule->q_min >= 2) {
         while (i + V_LANES <= n && params_step(rule, (const float *)lo + i, (const float *)hi + i,
                                                (float *)scale + i, zero + i))
             i += V_LANES;

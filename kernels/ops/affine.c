@@ -4,7 +4,6 @@
 #include "affine.h"
 
 #include "../cpu/runs.h"
-#include "../dtypes/bf16/codec.h"
 #include "../dtypes/f16/codec.h"
 #include "../dtypes/f32/codec.h"
 #include "../dtypes/f64/codec.h"
@@ -31,6 +30,7 @@ KEEP_BITS(64)
 
 #define V(word)        f32_##word
 #define WORK           float
+#define BITS           uint32_t
 #define WORK_MAX       FLT_MAX
 #define COPYSIGN       copysignf
 #define FABS           fabsf
@@ -63,14 +63,40 @@ static inline void store_f32(unsigned char *p, float y)
 #define HALF_WAY       QP_HALF_WAY_F16
 #include "affine.inc.h"
 
-#define NAME(op)       op##_bf16
-#define DTYPE          QPLAN_BF16
-#define ELEM_BYTES     2
-#define LOAD           qp_load_bf16
-#define STORE(p, y)    qp_store_bf16(p, (double)(y))
-#define GRADIENT(p, y) (void)qp_gradient_bf16(p, (double)(y))
-#define KEEP           keep_16
-#define HALF_WAY       QP_HALF_WAY_BF16
+/* bf16 by integers, which vectors can do; the codec is for any double. */
+static inline float load_bf16(const unsigned char *p)
+{
+    uint16_t bits;
+    memcpy(&bits, p, sizeof bits);
+    const uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+/* Half to even; a carry out of the mantissa makes infinity by itself. */
+static inline void gradient_bf16(unsigned char *p, float y)
+{
+    uint32_t bits;
+    memcpy(&bits, &y, sizeof bits);
+    const uint16_t rounded = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    memcpy(p, &rounded, sizeof rounded);
+}
+
+/* Clipped first, to the largest finite value: what it clips would round to that or further. */
+static inline void store_bf16(unsigned char *p, float y)
+{
+    gradient_bf16(p, f32_clamp(y, -0x1.fep127f, 0x1.fep127f));
+}
+
+#define NAME(op)   op##_bf16
+#define DTYPE      QPLAN_BF16
+#define ELEM_BYTES 2
+#define LOAD       load_bf16
+#define STORE      store_bf16
+#define GRADIENT   gradient_bf16
+#define KEEP       keep_16
+#define HALF_WAY   QP_HALF_WAY_BF16
 #include "affine.inc.h"
 
 #undef V
@@ -82,6 +108,7 @@ static inline void store_f32(unsigned char *p, float y)
 
 #define V(word)  f64_##word
 #define WORK     double
+#define BITS     uint64_t
 #define WORK_MAX DBL_MAX
 #define COPYSIGN copysign
 #define FABS     fabs

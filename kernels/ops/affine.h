@@ -57,6 +57,9 @@ struct qp_affine_kernels {
      */
     void (*learn)(const struct qp_affine *affine, const void *dout, const void *x, void *out,
                   const struct qp_affine_sums *sums);
+
+    /* Zero points of n floats of working precision: clamp(rne(from), least, most). */
+    void (*round_zero)(size_t n, const void *from, int32_t least, int32_t most, int32_t *zero);
 };
 
 /* The best kernels for a dtype at a level. */

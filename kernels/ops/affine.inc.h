@@ -127,19 +127,20 @@ static inline unsigned NAME(rest)(NAME(step_fn) step, const struct NAME(set) * s
 QP_FLATTEN unsigned NAME(run)(NAME(step_fn) step, bool each, const struct qp_affine *a, size_t set,
                               const struct NAME(data) * data, size_t n)
 {
-    struct NAME(set) params = NAME(one_set)(a, set);
+    const struct qp_affine own = *a; /* no store to out can change it */
+    struct NAME(set) params = NAME(one_set)(&own, set);
     unsigned count = 0;
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         const struct NAME(data) here = NAME(data_at)(data, i);
         if (each)
-            params = NAME(each_set)(a, set + i);
+            params = NAME(each_set)(&own, set + i);
         count += step(&params, &here);
     }
     if (i < n) {
         const struct NAME(data) here = NAME(data_at)(data, i);
         if (each)
-            params = NAME(few_sets)(a, set + i, n - i);
+            params = NAME(few_sets)(&own, set + i, n - i);
         count += NAME(rest)(step, &params, &here, n - i);
     }
     return count;
@@ -291,6 +292,27 @@ static void NAME(learn)(const struct qp_affine *a, const void *dout, const void 
     }
 }
 
+/* ---- Zero points -------------------------------------------------------------------------------
+ */
+
+/* Clamped first, to integers: that changes nothing, and what is converted fits. */
+static void NAME(round_zero)(size_t n, const void *from_, int32_t least, int32_t most,
+                             int32_t *zero)
+{
+    const WORK *from = from_;
+    const V(lanes) low = V(set)((WORK)least), high = V(set)((WORK)most);
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        V(store_ints)(zero + i, V(rne)(V(clamp)(V(load)(from + i), low, high)));
+    if (i < n) {
+        WORK rest[LANES] = {0};
+        int32_t rounded[LANES];
+        memcpy(rest, from + i, (n - i) * sizeof *rest);
+        V(store_ints)(rounded, V(rne)(V(clamp)(V(load)(rest), low, high)));
+        memcpy(zero + i, rounded, (n - i) * sizeof *zero);
+    }
+}
+
 static const struct qp_affine_kernels NAME(affine) = {
     .dtype = DTYPE,
     .isa = ISA,
@@ -299,6 +321,7 @@ static const struct qp_affine_kernels NAME(affine) = {
     .quantize_backward = NAME(quantize_backward),
     .dequantize_backward = NAME(dequantize_backward),
     .learn = NAME(learn),
+    .round_zero = NAME(round_zero),
 };
 
 #undef NAME

@@ -99,6 +99,16 @@ static inline __m256d f64x4_load_ints(const int32_t *p)
     return _mm256_cvtepi32_pd(_mm_loadu_si128((const __m128i *)p));
 }
 
+static inline void f32x8_store_ints(int32_t *p, __m256 x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm256_cvtps_epi32(x));
+}
+
+static inline void f64x4_store_ints(int32_t *p, __m256d x)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtpd_epi32(x));
+}
+
 /* ---- Terms -------------------------------------------------------------------------------------
  */
 

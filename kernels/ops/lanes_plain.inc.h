@@ -2,8 +2,8 @@
  * lanes_plain.inc.h - the vocabulary of affine.inc.h with one lane: plain C, the specification.
  * A compiler may make vectors of the loops; every word is branch-free for that.
  *
- * The including file defines V(word), WORK (float or double), WORK_MAX, COPYSIGN, FABS and WHOLE,
- * from which magnitude on WORK has no fractions.
+ * The including file defines V(word), WORK (float or double), BITS (the integer of its size),
+ * WORK_MAX, COPYSIGN, FABS and WHOLE, from which magnitude on WORK has no fractions.
  */
 
 typedef WORK V(lanes);
@@ -22,6 +22,12 @@ static inline WORK V(load)(const WORK *p)
 static inline WORK V(load_ints)(const int32_t *p)
 {
     return (WORK)*p;
+}
+
+/* Of whole numbers that fit. */
+static inline void V(store_ints)(int32_t *p, WORK x)
+{
+    *p = (int32_t)x;
 }
 
 static inline WORK V(sub)(WORK a, WORK b)
@@ -68,10 +74,15 @@ static inline bool V(is_number)(WORK x)
     return x == x;
 }
 
-/* x, or 0 where the mask is not set. */
+/* x, or 0 where the mask is not set; not by a condition, which compilers move the making of x into.
+ */
 static inline WORK V(keep)(bool mask, WORK x)
 {
-    return mask ? x : (WORK)0;
+    BITS bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= (BITS)0 - (BITS)mask;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
 }
 
 static inline bool V(any_not)(bool mask)
@@ -106,6 +117,7 @@ static inline void V(zero_terms)(WORK dout, WORK scale, bool inside, bool number
 }
 
 #undef WORK_MAX
+#undef BITS
 #undef COPYSIGN
 #undef FABS
 #undef WHOLE

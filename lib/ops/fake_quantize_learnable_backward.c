@@ -154,14 +154,19 @@ static void zero_unit(void *ctx, unsigned worker, uint64_t u)
     store_sums(job, &b, u * QP_OP_CHUNK, n);
 }
 
-/* How many sets a unit has: neither more sums nor, if it can be, more elements than a chunk. */
+/*
+ * How many sets a unit has. Sets that are small make a chunk together. Large sets side by side lie
+ * in rows: few units make long runs of them, so there are only some for each worker.
+ */
 static void size_units(struct job *job, const struct qp_sets *sets)
 {
+    const unsigned n_workers = job->call->op->n_workers;
     const uint64_t set_elems = sets->band_rows * sets->col_width;
     const uint64_t band_elems = sets->band_rows * sets->row_len;
     const uint64_t least = qp_div_up(LEAST_COLS, sets->col_width);
-    const uint64_t cols = qp_max_u64(QP_OP_CHUNK / set_elems, least);
-    job->unit_cols = qp_min_u64(cols, sets->n_cols);
+    const uint64_t share = sets->n_cols / (n_workers > 1 ? n_workers * 4 : 1);
+    const uint64_t cols = qp_max_u64(qp_max_u64(QP_OP_CHUNK / set_elems, least), share);
+    job->unit_cols = qp_min_u64(qp_min_u64(cols, QP_OP_CHUNK), sets->n_cols);
     job->unit_bands = 1;
     if (job->unit_cols == sets->n_cols)
         job->unit_bands = qp_max_u64(QP_OP_CHUNK / band_elems, 1);

@@ -16,6 +16,7 @@
     FAMILY(fake_quantize_backward)                                                                 \
     FAMILY(fake_quantize_learnable)                                                                \
     FAMILY(fake_quantize_learnable_backward)                                                       \
+    FAMILY(dynamic_quantize)                                                                       \
     FAMILY(embedding)                                                                              \
     FAMILY(embedding_backward)
 

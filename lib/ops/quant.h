@@ -157,6 +157,7 @@ struct qp_quant_worker {
     void *scale; /* the window of parameters, in working precision */
     int32_t *zero;
     void *stored, *narrow;  /* scales and zero points as they are stored */
+    void *wide;             /* zero points that are floats, in working precision */
     uint64_t first, n_sets; /* what the window has; n_sets = 0: nothing */
     const void *at_scale;   /* of the window, or of the tensors themselves */
     const int32_t *at_zero;
@@ -185,9 +186,8 @@ struct qp_quant_tile {
 void qp_quant_next(const struct qp_op_call *call, struct qp_quant_worker *worker, uint64_t elem,
                    uint64_t end, struct qp_quant_tile *tile);
 
-/* Zero points as they are stored, as integers. Floats are rounded and clamped by the quant. */
-void qp_quant_load_zero(const struct qp_quant *quant, enum qplan_storage dtype, size_t n,
-                        const void *stored, int32_t *out);
+/* Zero points as they are stored, as integers. */
+void qp_quant_load_zero(enum qplan_storage dtype, size_t n, const void *stored, int32_t *out);
 
 /* The kernels of the working precision at the level that was picked. */
 const struct qp_work_kernels *qp_quant_work(const struct qplan_op *op);

@@ -71,7 +71,7 @@ static enum qplan_status check_zeros(const struct qp_op_call *call, struct qplan
     int32_t stored[STEP], value[STEP];
     for (uint64_t at = 0; at < view->n_elems; at += STEP) {
         const size_t n = (size_t)qp_min_u64(STEP, view->n_elems - at);
-        qp_quant_load_zero(quant, tensor->dtype, n, qp_view_get(view, at, n, stored), value);
+        qp_quant_load_zero(tensor->dtype, n, qp_view_get(view, at, n, stored), value);
         for (size_t i = 0; i < n; i++) {
             if (value[i] >= quant->zero_min && value[i] <= quant->zero_max)
                 continue;

@@ -4,14 +4,10 @@
  */
 #include "quant.h"
 
-#include "../../kernels/range.h"
 #include "../base/check.h"
 #include "../split.h"
 
 #include <string.h>
-
-/* Floats that are converted together; few, since they are on the stack. */
-#define STEP 256
 
 /* ---- Buffers ----------------------------------------------------------------------------------
  */
@@ -27,6 +23,7 @@ static struct qp_quant_worker carve(struct qp_carve *carve)
     w.zero = qp_take(carve, QP_OP_CHUNK * sizeof(int32_t));
     w.stored = qp_take(carve, QP_OP_CHUNK * sizeof(double));
     w.narrow = qp_take(carve, QP_OP_CHUNK * sizeof(double));
+    w.wide = qp_take(carve, QP_OP_CHUNK * sizeof(double));
     return w;
 }
 
@@ -79,29 +76,9 @@ const struct qp_work_kernels *qp_quant_work(const struct qplan_op *op)
     return qp_source_kernels(op->work, op->isa)->work;
 }
 
-/* Clamped first, to integers: that changes nothing, and what is rounded is small. */
-static void load_float_zero(const struct qp_quant *quant, enum qplan_dtype dtype, size_t n,
-                            const void *stored, int32_t *out)
+void qp_quant_load_zero(enum qplan_storage dtype, size_t n, const void *stored, int32_t *out)
 {
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    const double least = quant->zero_min, most = quant->zero_max;
-    double value[STEP];
-    for (size_t at = 0; at < n; at += STEP) {
-        const size_t part = n - at < STEP ? n - at : STEP;
-        f64->load(dtype, part, (const char *)stored + at * qp_float_bytes(dtype), value);
-        for (size_t i = 0; i < part; i++) {
-            double z = value[i] < least ? least : value[i];
-            out[at + i] = (int32_t)qp_rne_f64(z > most ? most : z);
-        }
-    }
-}
-
-void qp_quant_load_zero(const struct qp_quant *quant, enum qplan_storage dtype, size_t n,
-                        const void *stored, int32_t *out)
-{
-    if (quant->float_zero) {
-        load_float_zero(quant, qp_op_float(dtype), n, stored, out);
-    } else if (dtype == QPLAN_STORAGE_I32) {
+    if (dtype == QPLAN_STORAGE_I32) {
         memcpy(out, stored, n * sizeof *out);
     } else if (dtype == QPLAN_STORAGE_I8) {
         for (size_t i = 0; i < n; i++)
@@ -110,6 +87,21 @@ void qp_quant_load_zero(const struct qp_quant *quant, enum qplan_storage dtype, 
         for (size_t i = 0; i < n; i++)
             out[i] = ((const uint8_t *)stored)[i];
     }
+}
+
+/* Zero points that are floats, rounded and clamped to the codes. */
+static const int32_t *float_zeros(const struct qp_op_call *call, const struct qp_quant_worker *w,
+                                  uint64_t set, size_t n)
+{
+    const struct qp_quant *quant = call->op->state;
+    const enum qplan_dtype dtype = qp_op_float(qp_op_tensor(call->op, "zero_point")->dtype);
+    const void *from = qp_view_get(qp_op_view(call, "zero_point"), set, n, w->narrow);
+    if (dtype != call->op->work) {
+        qp_quant_work(call->op)->load(dtype, n, from, w->wide);
+        from = w->wide;
+    }
+    qp_quant_affine(call->op)->round_zero(n, from, quant->zero_min, quant->zero_max, w->zero);
+    return w->zero;
 }
 
 /* What an absent zero point means: 0, which floats clamp to the codes. */
@@ -143,10 +135,12 @@ static const int32_t *zeros(const struct qp_op_call *call, const struct qp_quant
             w->zero[i] = absent_zero(quant);
         return w->zero;
     }
+    if (quant->float_zero)
+        return float_zeros(call, w, set, n);
     const struct qp_view *view = qp_op_view(call, "zero_point");
     if (tensor->dtype == QPLAN_STORAGE_I32)
         return qp_view_get(view, set, n, w->zero);
-    qp_quant_load_zero(quant, tensor->dtype, n, qp_view_get(view, set, n, w->narrow), w->zero);
+    qp_quant_load_zero(tensor->dtype, n, qp_view_get(view, set, n, w->narrow), w->zero);
     return w->zero;
 }
 
