@@ -2,97 +2,7 @@
  * test_op_quantize.c - quantize_G and dequantize_G against the formula, element by element: random
  * shapes, every granularity, strides, threads, instruction sets, edges of scales and ranges.
  */
-#include "op_support.h"
-
-#include "kernels/kernel.h"
-
-#include <float.h>
-
-enum { TENSOR, CHANNEL, GROUP, TOKEN, BLOCK, GRANULARITIES };
-static const char *const suffixes[] = {"per_tensor", "per_channel", "per_group", "per_token",
-                                       "per_block"};
-
-/* Data of three axes, and how its elements fall into sets. */
-struct layout {
-    int granularity;
-    int64_t shape[3], axis, group, rows, cols;
-    int64_t sets[3]; /* shape of the parameters */
-    unsigned set_rank;
-    size_t n, n_sets;
-};
-
-static int64_t up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static struct layout random_layout(uint64_t *seed, int granularity)
-{
-    struct layout l = {.granularity = granularity, .set_rank = 1, .sets = {1, 1, 1}};
-    for (int i = 0; i < 3; i++)
-        l.shape[i] = 1 + (int64_t)random_below(seed, i == 2 ? 90 : 9);
-    l.axis = (int64_t)random_below(seed, 3);
-    l.group = 1 + (int64_t)random_below(seed, 12);
-    l.rows = 1 + (int64_t)random_below(seed, 4);
-    l.cols = 1 + (int64_t)random_below(seed, 20);
-    if (granularity == CHANNEL)
-        l.sets[0] = l.shape[l.axis];
-    if (granularity == GROUP || granularity == BLOCK || granularity == TOKEN) {
-        l.set_rank = granularity == TOKEN ? 2 : 3;
-        memcpy(l.sets, l.shape, l.set_rank * sizeof l.sets[0]);
-    }
-    if (granularity == GROUP)
-        l.sets[l.axis] = up(l.shape[l.axis], l.group);
-    if (granularity == BLOCK) {
-        l.sets[1] = up(l.shape[1], l.rows);
-        l.sets[2] = up(l.shape[2], l.cols);
-    }
-    l.n = (size_t)(l.shape[0] * l.shape[1] * l.shape[2]);
-    l.n_sets = (size_t)(l.sets[0] * l.sets[1] * l.sets[2]);
-    return l;
-}
-
-/* The set of a flat element, by the words of the contract. */
-static size_t set_of(const struct layout *l, size_t elem)
-{
-    const int64_t e = (int64_t)elem;
-    const int64_t at[3] = {e / (l->shape[1] * l->shape[2]), e / l->shape[2] % l->shape[1],
-                           e % l->shape[2]};
-    int64_t p[3] = {at[0], at[1], at[2]};
-    switch (l->granularity) {
-    case TENSOR:
-        return 0;
-    case CHANNEL:
-        return (size_t)at[l->axis];
-    case TOKEN:
-        return (size_t)(at[0] * l->shape[1] + at[1]);
-    case GROUP:
-        p[l->axis] /= l->group;
-        break;
-    default:
-        p[1] /= l->rows;
-        p[2] /= l->cols;
-        break;
-    }
-    return (size_t)((p[0] * l->sets[1] + p[1]) * l->sets[2] + p[2]);
-}
-
-static struct problem make(const char *verb, const struct layout *l, char name[64])
-{
-    (void)snprintf(name, 64, "%s_%s", verb, suffixes[l->granularity]);
-    struct problem p = problem(name);
-    if (l->granularity == CHANNEL || l->granularity == GROUP)
-        set_number(&p, "axis", l->axis - 3);
-    if (l->granularity == GROUP)
-        set_number(&p, "group_size", l->group);
-    if (l->granularity == BLOCK) {
-        set_number(&p, "block_rows", l->rows);
-        set_number(&p, "block_cols", l->cols);
-    }
-    if (l->granularity == GROUP || l->granularity == BLOCK)
-        set(&p, "ragged", "true");
-    return p;
-}
+#include "op_layout.h"
 
 /* ---- The formulas -----------------------------------------------------------------------------
  */
@@ -115,33 +25,6 @@ static int32_t code_f64(double value, double scale, int32_t zero, int32_t least,
     if (r < (double)(least - zero))
         return least;
     return r > (double)(most - zero) ? most : (int32_t)r + zero;
-}
-
-/* Scales of all sizes, subnormal ones too, and data that reaches both ends. */
-static double random_scale(uint64_t *seed)
-{
-    switch (random_below(seed, 8)) {
-    case 0:
-        return (double)FLT_TRUE_MIN * (1 + (double)random_below(seed, 9));
-    case 1:
-        return (double)FLT_MAX / 4;
-    default:
-        return ldexp(1 + random_signed(seed) / 2, (int)random_below(seed, 20) - 10);
-    }
-}
-
-static double random_datum(uint64_t *seed, double scale)
-{
-    switch (random_below(seed, 12)) {
-    case 0:
-        return (double)FLT_MAX * random_signed(seed);
-    case 1: /* a tie */
-        return scale * ((double)random_below(seed, 200) - 99.5);
-    case 2:
-        return random_signed(seed) > 0 ? INFINITY : NAN;
-    default:
-        return scale * random_signed(seed) * 300;
-    }
 }
 
 /* ---- Quantize ---------------------------------------------------------------------------------
