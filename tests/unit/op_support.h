@@ -11,7 +11,7 @@
 /* A problem and its buffers. Tensors are contiguous until a test changes them. */
 struct problem {
     const char *op;
-    struct qplan_op_field fields[8];
+    struct qplan_op_field fields[12];
     size_t n_fields;
     struct qplan_tensor tensors[MAX_TENSORS];
     int64_t shapes[MAX_TENSORS][4];
