@@ -4,8 +4,6 @@
  */
 #include "op_layout.h"
 
-#define MOST (9 * 9 * 90)
-
 static uint64_t x[MOST], scale[MOST];
 static int32_t zero[MOST];
 static uint8_t out[MOST + 1], again[MOST + 1];

@@ -4,8 +4,6 @@
  */
 #include "op_layout.h"
 
-#define MOST (9 * 9 * 90)
-
 enum { FAKE, FAKE_BACKWARD, QUANTIZE_BACKWARD, DEQUANTIZE_BACKWARD, LEARNABLE, KINDS };
 
 static const struct {

@@ -4,8 +4,6 @@
  */
 #include "op_layout.h"
 
-#define MOST (9 * 9 * 90)
-
 static uint64_t x[MOST], dout[MOST], scale[MOST], zero[MOST];
 
 /* One result. */

@@ -30,8 +30,6 @@ static int32_t code_f64(double value, double scale, int32_t zero, int32_t least,
 /* ---- Quantize ---------------------------------------------------------------------------------
  */
 
-#define MOST (9 * 9 * 90)
-
 /* One byte per code, out of a tensor that may be packed. */
 static int32_t stored_code(const struct layout *l, const uint8_t *out, unsigned bits,
                            bool is_signed, size_t elem)
