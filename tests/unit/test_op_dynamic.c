@@ -37,6 +37,7 @@ static struct wish random_wish(uint64_t *seed)
         w.most -= (int32_t)random_below(seed, free && w.most == 15 ? 2 : 4);
         if (random_below(seed, 4) == 0)
             w.most = w.least + 2 > 0 || free ? w.least + 2 : w.most;
+        w.most = w.most > w.least + 2 ? w.most : w.least + 2; /* one code has no scale */
     }
     if (w.param == QPLAN_STORAGE_F64 && w.data != QPLAN_STORAGE_F64)
         w.param = QPLAN_STORAGE_F32;
