@@ -70,6 +70,10 @@ struct qp_op_kernel {
     uint32_t keys; /* QP_BIT of every storage type that it takes as op->key */
     enum qp_op_class class;
     bool unordered; /* bits depend on the order of threads: only where determinism is not asked */
+    bool host_math; /* bits depend on functions of the host's library, such as log */
+
+    /* The problems that it takes, of those with its keys; NULL = all. */
+    bool (*takes)(const struct qplan_op *op);
 
     /* Bytes of workspace for op->n_workers; NULL = none. A multiple of 64. */
     uint64_t (*workspace)(const struct qplan_op *op);

@@ -27,13 +27,15 @@ struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enu
         .math_precision = qplan_dtype_name(work),
         .accumulator = "none",
         .deterministic = !kernel->unordered,
-        .bit_stable = !kernel->unordered,
+        .bit_stable = !kernel->unordered && !kernel->host_math,
         .thread_invariant = !kernel->unordered,
         .correctly_rounded = correctly_rounded,
     };
     if (kernel->class == QP_OP_COPY) {
         g.math_precision = "copy";
         g.correctly_rounded = true;
+    } else if (kernel->unordered) { /* added to the results themselves */
+        g.accumulator = g.math_precision;
     } else if (kernel->class == QP_OP_SUM) {
         g.math_precision = "f64";
         g.accumulator = work == QPLAN_F64 ? "f64x2" : "f64";
@@ -104,23 +106,18 @@ static struct qplan_op_sku make_sku(const struct qp_op_row *row, const struct qp
 /* ---- Picking ----------------------------------------------------------------------------------
  */
 
-/* The first kernel for a key that a preference allows; NULL if there is none. */
-static const struct qp_op_kernel *find_kernel(const struct qp_op_row *row, enum qplan_storage key,
-                                              const struct qplan_op_preference *preference)
+/* Whether a preference lets a kernel take a key. */
+static bool is_allowed(const struct qp_op_kernel *kernel, enum qplan_storage key,
+                       const struct qplan_op_preference *preference)
 {
     const enum qplan_isa best = qp_isa_detect();
     const enum qplan_backend backend = preference->backend;
     enum qplan_isa limit = preference->isa;
     if (limit == QPLAN_ISA_BEST || limit > best)
         limit = best;
-    for (size_t i = 0; i < row->n_kernels; i++) {
-        const struct qp_op_kernel *kernel = &row->kernels[i];
-        bool allowed = kernel->isa <= limit && !(kernel->unordered && preference->deterministic) &&
-                       (backend == QPLAN_BACKEND_ANY || backend == kernel->backend);
-        if (allowed && (kernel->keys & QP_BIT(key)))
-            return kernel;
-    }
-    return NULL;
+    return kernel->isa <= limit && !(kernel->unordered && preference->deterministic) &&
+           (backend == QPLAN_BACKEND_ANY || backend == kernel->backend) &&
+           (kernel->keys & QP_BIT(key));
 }
 
 /* The space to align the workspace is asked for too. */
@@ -131,9 +128,7 @@ static uint64_t workspace_of(const struct qplan_op *op)
 }
 
 /* The workers that were asked for, or fewer where their workspace passes the limit. */
-static enum qplan_status size_team(struct qplan_op *op,
-                                   const struct qplan_op_preference *preference,
-                                   struct qplan_error *err)
+static bool size_team(struct qplan_op *op, const struct qplan_op_preference *preference)
 {
     op->n_workers = preference->threads ? preference->threads : qp_cpu_count();
     op->workspace = workspace_of(op);
@@ -141,21 +136,49 @@ static enum qplan_status size_team(struct qplan_op *op,
         op->n_workers--;
         op->workspace = workspace_of(op);
     }
-    if (op->workspace <= preference->max_workspace_bytes)
-        return QPLAN_OK;
-    return qp_fail(err, QPLAN_ERR_UNSUPPORTED, op->row->info.name,
-                   "no kernel with so small a workspace: expected a limit of at least %" PRIu64
-                   " bytes, found %" PRIu64,
-                   op->workspace, preference->max_workspace_bytes);
+    return op->workspace <= preference->max_workspace_bytes;
 }
 
-static enum qplan_status fail_backend(const struct qplan_op *op,
-                                      const struct qplan_op_preference *preference,
-                                      struct qplan_error *err)
+/*
+ * Sets the first kernel that is allowed and content with the workspace. False if there is none:
+ * the kernel is then NULL, or the one that wanted least.
+ */
+static bool find_kernel(struct qplan_op *op, const struct qplan_op_preference *preference)
 {
-    const char *name = qplan_backend_name(preference->backend);
-    return qp_fail(err, QPLAN_ERR_DEVICE, op->row->info.name, "the backend %s has no kernel for it",
-                   name ? name : "of an unknown number");
+    const struct qp_op_kernel *least = NULL;
+    uint64_t least_bytes = UINT64_MAX;
+    for (size_t i = 0; i < op->row->n_kernels; i++) {
+        const struct qp_op_kernel *kernel = &op->row->kernels[i];
+        if (!is_allowed(kernel, op->key, preference) || (kernel->takes && !kernel->takes(op)))
+            continue;
+        op->kernel = kernel;
+        if (size_team(op, preference))
+            return true;
+        if (!least || op->workspace < least_bytes) {
+            least = kernel;
+            least_bytes = op->workspace;
+        }
+    }
+    op->kernel = least;
+    op->workspace = least_bytes;
+    return false;
+}
+
+static enum qplan_status fail_pick(const struct qplan_op *op,
+                                   const struct qplan_op_preference *preference,
+                                   struct qplan_error *err)
+{
+    const char *subject = op->row->info.name, *backend = qplan_backend_name(preference->backend);
+    if (op->kernel)
+        return qp_fail(err, QPLAN_ERR_UNSUPPORTED, subject,
+                       "no kernel with so small a workspace: expected a limit of at least %" PRIu64
+                       " bytes, found %" PRIu64,
+                       op->workspace, preference->max_workspace_bytes);
+    if (preference->backend != QPLAN_BACKEND_ANY && preference->backend != QPLAN_BACKEND_CPU)
+        return qp_fail(err, QPLAN_ERR_DEVICE, subject, "the backend %s has no kernel for it",
+                       backend ? backend : "of an unknown number");
+    return qp_fail(err, QPLAN_ERR_UNSUPPORTED, subject, "no kernel for %s data",
+                   qplan_storage_name(op->key));
 }
 
 enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preference *preference,
@@ -164,15 +187,9 @@ enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preferen
     if (preference->threads > 1024)
         return qp_fail(err, QPLAN_ERR_USAGE, op->row->info.name,
                        "threads: expected at most 1024, found %u", preference->threads);
-    op->kernel = find_kernel(op->row, op->key, preference);
-    if (!op->kernel && preference->backend != QPLAN_BACKEND_ANY &&
-        preference->backend != QPLAN_BACKEND_CPU)
-        return fail_backend(op, preference, err);
-    if (!op->kernel)
-        return qp_fail(err, QPLAN_ERR_UNSUPPORTED, op->row->info.name, "no kernel for %s data",
-                       qplan_storage_name(op->key));
+    if (!find_kernel(op, preference))
+        return fail_pick(op, preference, err);
     op->isa = op->kernel->isa;
-    QP_TRY(size_team(op, preference, err));
     op->sku = make_sku(op->row, op->kernel, op->work, op->correctly_rounded);
     put_dtypes(op, op->sku.dtypes, sizeof op->sku.dtypes);
     return QPLAN_OK;
@@ -180,6 +197,18 @@ enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preferen
 
 /* ---- Listing ----------------------------------------------------------------------------------
  */
+
+/* Whether a kernel is the first that is allowed to take a key, for some problems at least. */
+static bool is_first(const struct qp_op_row *row, const struct qp_op_kernel *kernel,
+                     enum qplan_storage key, const struct qplan_op_preference *preference)
+{
+    const struct qp_op_kernel *k = row->kernels;
+    while (k->takes != kernel->takes || !is_allowed(k, key, preference)) {
+        if (++k == row->kernels + row->n_kernels)
+            return false;
+    }
+    return k == kernel;
+}
 
 bool qplan_op_kernel(const struct qplan_op_info *info, size_t i, enum qplan_isa limit,
                      struct qplan_op_sku *sku, bool *picked)
@@ -195,7 +224,7 @@ bool qplan_op_kernel(const struct qplan_op_info *info, size_t i, enum qplan_isa 
                 continue;
             *sku = make_sku(row, kernel, qp_op_working(storage), false);
             (void)snprintf(sku->dtypes, sizeof sku->dtypes, "%s", qplan_storage_name(storage));
-            *picked = find_kernel(row, storage, &preference) == kernel;
+            *picked = is_first(row, kernel, storage, &preference);
             return true;
         }
     }

@@ -65,16 +65,25 @@ static void plain_divide(size_t n, double divisor, double *hi, double *lo)
             hi[i] += (double)qp_load_##NAME((const unsigned char *)src + i * (ELEM_BYTES));        \
     }                                                                                              \
                                                                                                    \
+    static void add_over_##NAME(size_t n, const void *src, double divisor, double *hi, double *lo) \
+    {                                                                                              \
+        (void)lo;                                                                                  \
+        for (size_t i = 0; i < n; i++)                                                             \
+            hi[i] +=                                                                               \
+                (double)qp_load_##NAME((const unsigned char *)src + i * (ELEM_BYTES)) / divisor;   \
+    }                                                                                              \
+                                                                                                   \
     static uint64_t finish_##NAME(size_t n, const double *hi, const double *lo, void *dst)         \
     {                                                                                              \
         (void)lo;                                                                                  \
         return qp_store_gradient(DTYPE, n, hi, dst);                                               \
     }                                                                                              \
                                                                                                    \
-    static const struct qp_sum_kernels sum_##NAME = {                                              \
+    const struct qp_sum_kernels qp_sum_##NAME = {                                                  \
         .dtype = (DTYPE),                                                                          \
         .isa = QPLAN_ISA_SCALAR,                                                                   \
         .add = add_##NAME,                                                                         \
+        .add_over = add_over_##NAME,                                                               \
         .add_f64 = plain_add_f64,                                                                  \
         .divide = plain_divide,                                                                    \
         .finish = finish_##NAME,                                                                   \
@@ -107,6 +116,13 @@ static void add_f64(size_t n, const void *src, double *hi, double *lo)
         add_term(&hi[i], &lo[i], qp_load_f64((const unsigned char *)src + i * sizeof(double)));
 }
 
+static void add_over_f64(size_t n, const void *src, double divisor, double *hi, double *lo)
+{
+    for (size_t i = 0; i < n; i++)
+        add_term(&hi[i], &lo[i],
+                 qp_load_f64((const unsigned char *)src + i * sizeof(double)) / divisor);
+}
+
 static void exact_divide(size_t n, double divisor, double *hi, double *lo)
 {
     for (size_t i = 0; i < n; i++) {
@@ -124,23 +140,37 @@ static uint64_t finish_f64(size_t n, const double *hi, const double *lo, void *d
     return 0;
 }
 
-static const struct qp_sum_kernels sum_f64 = {
+const struct qp_sum_kernels qp_sum_f64 = {
     .dtype = QPLAN_F64,
     .isa = QPLAN_ISA_SCALAR,
     .keeps_errors = true,
     .add = add_f64,
+    .add_over = add_over_f64,
     .add_f64 = exact_add_f64,
     .divide = exact_divide,
     .finish = finish_f64,
 };
 
+/* ---- The table --------------------------------------------------------------------------------
+ */
+
+static const struct qp_sum_kernels *const scalar_rows[] = {
+    &qp_sum_f64, &qp_sum_f32, &qp_sum_f16, &qp_sum_bf16, NULL,
+};
+
+static const struct qp_sum_kernels *find(const struct qp_sum_kernels *const *rows,
+                                         enum qplan_dtype dtype)
+{
+    while (*rows && (*rows)->dtype != dtype)
+        rows++;
+    return *rows;
+}
+
 const struct qp_sum_kernels *qp_sum_kernels(enum qplan_dtype dtype, enum qplan_isa isa)
 {
-    static const struct qp_sum_kernels *const rows[] = {&sum_f64, &sum_f32, &sum_f16, &sum_bf16};
-    if (isa == QPLAN_ISA_BEST)
-        isa = qp_isa_detect();
-    size_t i = 0;
-    while (rows[i]->dtype != dtype || rows[i]->isa > isa)
-        i++;
-    return rows[i];
+    const enum qplan_isa best = qp_isa_detect();
+    if (isa == QPLAN_ISA_BEST || isa > best)
+        isa = best;
+    const struct qp_sum_kernels *row = isa >= QPLAN_ISA_AVX2 ? find(qp_sum_avx2_rows, dtype) : NULL;
+    return row ? row : find(scalar_rows, dtype);
 }

@@ -51,6 +51,9 @@ struct qp_sum_kernels {
     /* hi[i], lo[i] += src[i], for n columns. */
     void (*add)(size_t n, const void *src, double *hi, double *lo);
 
+    /* The same for the quotients src[i] / divisor, each rounded to f64. */
+    void (*add_over)(size_t n, const void *src, double divisor, double *hi, double *lo);
+
     /* The same for terms of f64 that are made, not stored. */
     void (*add_f64)(size_t n, const double *terms, double *hi, double *lo);
 
@@ -61,8 +64,12 @@ struct qp_sum_kernels {
     uint64_t (*finish)(size_t n, const double *hi, const double *lo, void *dst);
 };
 
-/* The best kernels for a dtype at a level. */
+/* The best kernels for a dtype at a level; every level gives the same bits. */
 const struct qp_sum_kernels *qp_sum_kernels(enum qplan_dtype dtype, enum qplan_isa isa);
+
+/* The scalar ones, which are the specification; and the list of those of AVX2, ending with NULL. */
+extern const struct qp_sum_kernels qp_sum_f64, qp_sum_f32, qp_sum_f16, qp_sum_bf16;
+extern const struct qp_sum_kernels *const qp_sum_avx2_rows[];
 
 /*
  * Stores n results of f64 as a gradient: nearest even, infinite where too large, one NaN. Returns
