@@ -34,4 +34,7 @@ const void *qp_view_get(const struct qp_view *view, uint64_t elem, size_t n, voi
 void *qp_view_room(const struct qp_view *view, uint64_t elem, size_t n, void *buffer);
 void qp_view_put(const struct qp_view *view, uint64_t elem, size_t n, const void *from);
 
+/* Sets n elements to 0. */
+void qp_view_zero(const struct qp_view *view, uint64_t elem, uint64_t n);
+
 #endif

@@ -9,9 +9,9 @@
 #include <string.h>
 
 struct job {
-    const struct qp_op_call *call;
+    struct qp_indices indices;
     const struct qp_view *weight, *output;
-    uint64_t n_rows, row_len, n_indices;
+    uint64_t n_rows, row_len;
     uint64_t step; /* indices of a unit */
 };
 
@@ -40,53 +40,51 @@ static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *e
 /* ---- The work ---------------------------------------------------------------------------------
  */
 
-#define BUFFER_BYTES (QP_OP_CHUNK * sizeof(double))
+/* Elements that a gathered piece of a row has room for. */
+#define PIECE 512
 
-static uint64_t workspace(const struct qplan_op *op)
+static void copy_row(const struct job *job, uint64_t from, uint64_t to)
 {
-    return op->n_workers * BUFFER_BYTES;
+    const size_t row_len = (size_t)job->row_len;
+    const void *direct = qp_view_at(job->weight, from, row_len);
+    double buffer[PIECE];
+    if (direct) {
+        qp_view_put(job->output, to, row_len, direct);
+        return;
+    }
+    for (size_t col = 0; col < row_len; col += PIECE) {
+        const size_t n = (size_t)qp_min_u64(PIECE, row_len - col);
+        qp_view_put(job->output, to + col, n, qp_view_get(job->weight, from + col, n, buffer));
+    }
 }
 
-/* One row of the output in pieces that fit the buffer; zeros for an index of no row. */
-static void copy_row(const struct job *job, uint64_t at, int64_t index, void *buffer)
+static void visit(void *ctx, uint64_t place, int64_t index)
 {
-    const bool ok = qp_index_ok(index, job->n_rows);
-    const void *from = buffer;
-    for (uint64_t col = 0; col < job->row_len; col += QP_OP_CHUNK) {
-        const size_t n = (size_t)qp_min_u64(QP_OP_CHUNK, job->row_len - col);
-        if (ok)
-            from = qp_view_get(job->weight, (uint64_t)index * job->row_len + col, n, buffer);
-        else
-            memset(buffer, 0, n * job->weight->elem_bytes);
-        qp_view_put(job->output, at * job->row_len + col, n, from);
-    }
+    const struct job *job = ctx;
+    if (qp_index_ok(index, job->n_rows))
+        copy_row(job, (uint64_t)index * job->row_len, place * job->row_len);
+    else
+        qp_view_zero(job->output, place * job->row_len, job->row_len);
 }
 
 static void unit(void *ctx, unsigned worker, uint64_t u)
 {
-    const struct job *job = ctx;
-    const uint64_t begin = u * job->step, end = qp_min_u64(begin + job->step, job->n_indices);
-    void *buffer = job->call->workspace + worker * BUFFER_BYTES;
-    int64_t index[QP_INDEX_STEP];
-    for (uint64_t at = begin; at < end; at += QP_INDEX_STEP) {
-        const size_t n = (size_t)qp_min_u64(QP_INDEX_STEP, end - at);
-        qp_index_load(job->call, "indices", at, n, index);
-        for (size_t i = 0; i < n; i++)
-            copy_row(job, at + i, index[i], buffer);
-    }
+    struct job *job = ctx;
+    const uint64_t begin = u * job->step, n_indices = job->indices.view->n_elems;
+    (void)worker;
+    qp_index_each(&job->indices, begin, qp_min_u64(job->step, n_indices - begin), visit, job);
 }
 
 static void run(struct qp_op_call *call)
 {
     const struct qp_op_tensor *weight = qp_op_tensor(call->op, "weight");
-    struct job job = {.call = call,
-                      .weight = qp_op_view(call, "weight"),
+    struct job job = {.weight = qp_op_view(call, "weight"),
                       .output = qp_op_view(call, "output"),
                       .n_rows = weight->shape[0],
                       .row_len = weight->shape[1],
-                      .n_indices = qp_op_tensor(call->op, "indices")->n_elems};
+                      .indices = qp_indices_of(call, "indices")};
     job.step = qp_max_u64(QP_OP_CHUNK / job.row_len, 1);
-    qp_op_units(call->op, qp_div_up(job.n_indices, job.step), unit, &job);
+    qp_op_units(call->op, qp_div_up(job.indices.view->n_elems, job.step), unit, &job);
 }
 
 /* ---- The row ----------------------------------------------------------------------------------
@@ -97,7 +95,6 @@ static const struct qp_op_kernel kernels[] = {
      .isa = QPLAN_ISA_SCALAR,
      .keys = QP_FP_BITS,
      .class = QP_OP_COPY,
-     .workspace = workspace,
      .validate = validate,
      .run = run},
 };

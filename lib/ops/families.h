@@ -18,7 +18,9 @@
     FAMILY(fake_quantize_learnable_backward)                                                       \
     FAMILY(dynamic_quantize)                                                                       \
     FAMILY(embedding)                                                                              \
-    FAMILY(embedding_backward)
+    FAMILY(embedding_backward)                                                                     \
+    FAMILY(embedding_bag)                                                                          \
+    FAMILY(embedding_bag_backward)
 
 #define QP_OP_DECLARE(name) extern const struct qp_op_row *const qp_ops_##name[];
 QP_OP_FAMILIES(QP_OP_DECLARE)

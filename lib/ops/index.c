@@ -25,13 +25,21 @@ enum qplan_status qp_index_padding(const struct qplan_op *op, uint64_t n_rows, i
     return QPLAN_OK;
 }
 
-void qp_index_load(const struct qp_op_call *call, const char *argument, uint64_t at, size_t n,
-                   int64_t *out)
+/* ---- Reading ----------------------------------------------------------------------------------
+ */
+
+struct qp_indices qp_indices_of(const struct qp_op_call *call, const char *argument)
 {
-    const struct qp_view *view = qp_op_view(call, argument);
+    const struct qp_op_tensor *tensor = qp_op_tensor(call->op, argument);
+    return (struct qp_indices){.view = qp_op_view(call, argument),
+                               .is_i64 = tensor && tensor->dtype == QPLAN_STORAGE_I64};
+}
+
+void qp_index_load(const struct qp_indices *indices, uint64_t at, size_t n, int64_t *out)
+{
     int64_t gathered[QP_INDEX_STEP];
-    const void *from = qp_view_get(view, at, n, gathered);
-    if (qp_op_tensor(call->op, argument)->dtype == QPLAN_STORAGE_I64) {
+    const void *from = qp_view_get(indices->view, at, n, gathered);
+    if (indices->is_i64) {
         memcpy(out, from, n * sizeof *out);
         return;
     }
@@ -39,25 +47,75 @@ void qp_index_load(const struct qp_op_call *call, const char *argument, uint64_t
         out[i] = ((const int32_t *)from)[i];
 }
 
+int64_t qp_index_at(const struct qp_indices *indices, uint64_t at)
+{
+    int64_t value;
+    qp_index_load(indices, at, 1, &value);
+    return value;
+}
+
+void qp_index_each(const struct qp_indices *indices, uint64_t at, uint64_t n, qp_index_fn visit,
+                   void *ctx)
+{
+    int64_t values[QP_INDEX_STEP];
+    for (const uint64_t end = at + n; at < end; at += QP_INDEX_STEP) {
+        const size_t part = (size_t)qp_min_u64(QP_INDEX_STEP, end - at);
+        qp_index_load(indices, at, part, values);
+        for (size_t i = 0; i < part; i++)
+            visit(ctx, at + i, values[i]);
+    }
+}
+
+/* ---- Checking ---------------------------------------------------------------------------------
+ */
+
+/* Counts what is outside, and keeps the first. */
+struct range_check {
+    int64_t least, most;
+    uint64_t n_bad, first;
+    int64_t found;
+};
+
+static void check_one(void *ctx, uint64_t place, int64_t index)
+{
+    struct range_check *check = ctx;
+    if (index >= check->least && index <= check->most)
+        return;
+    if (check->n_bad++ == 0) {
+        check->first = place;
+        check->found = index;
+    }
+}
+
+static struct range_check check_all(const struct qp_op_call *call, const char *argument,
+                                    int64_t least, int64_t most)
+{
+    const struct qp_indices indices = qp_indices_of(call, argument);
+    struct range_check check = {.least = least, .most = most};
+    qp_index_each(&indices, 0, indices.view->n_elems, check_one, &check);
+    return check;
+}
+
+enum qplan_status qp_index_check_range(const struct qp_op_call *call, const char *argument,
+                                       int64_t least, int64_t most, struct qplan_error *err)
+{
+    const struct range_check check = check_all(call, argument, least, most);
+    if (check.n_bad == 0)
+        return QPLAN_OK;
+    return qp_op_fail_value(call->op, argument, check.first, err,
+                            "out of range: expected %" PRId64 " to %" PRId64 ", found %" PRId64,
+                            least, most, check.found);
+}
+
 enum qplan_status qp_index_validate(struct qp_op_call *call, const char *argument, uint64_t n_rows,
                                     struct qplan_error *err)
 {
-    const uint64_t n_elems = qp_op_tensor(call->op, argument)->n_elems;
-    const bool skip = qp_op_is(call->op, "index_policy", "skip");
-    int64_t index[QP_INDEX_STEP];
-    for (uint64_t at = 0; at < n_elems; at += QP_INDEX_STEP) {
-        const size_t n = (size_t)qp_min_u64(QP_INDEX_STEP, n_elems - at);
-        qp_index_load(call, argument, at, n, index);
-        for (size_t i = 0; i < n; i++) {
-            if (qp_index_ok(index[i], n_rows))
-                continue;
-            if (!skip)
-                return qp_op_fail_value(call->op, argument, at + i, err,
-                                        "no such row: expected at least 0 and below %" PRIu64
-                                        ", found %" PRId64,
-                                        n_rows, index[i]);
-            call->counts.skipped++;
-        }
-    }
+    const struct range_check check = check_all(call, argument, 0, (int64_t)n_rows - 1);
+    if (check.n_bad > 0 && !qp_op_is(call->op, "index_policy", "skip"))
+        return qp_op_fail_value(call->op, argument, check.first, err,
+                                "no such row: expected at least 0 and below %" PRIu64
+                                ", found %" PRId64,
+                                n_rows, check.found);
+    call->counts.skipped = check.n_bad;
     return QPLAN_OK;
 }

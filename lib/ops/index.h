@@ -27,12 +27,24 @@
 enum qplan_status qp_index_padding(const struct qplan_op *op, uint64_t n_rows, int64_t *out,
                                    struct qplan_error *err);
 
-/* Indices are read so many at a time, at most. */
+/* An argument of I32 or I64 numbers. */
+struct qp_indices {
+    const struct qp_view *view;
+    bool is_i64;
+};
+struct qp_indices qp_indices_of(const struct qp_op_call *call, const char *argument);
+
+/* They are read so many at a time, at most. */
 #define QP_INDEX_STEP 256
 
-/* n indices of an argument from flat index at on. */
-void qp_index_load(const struct qp_op_call *call, const char *argument, uint64_t at, size_t n,
-                   int64_t *out);
+/* n of them from flat index at on; and one. */
+void qp_index_load(const struct qp_indices *indices, uint64_t at, size_t n, int64_t *out);
+int64_t qp_index_at(const struct qp_indices *indices, uint64_t at);
+
+/* Calls with the value of each of n from at on, in ascending order. */
+typedef void (*qp_index_fn)(void *ctx, uint64_t place, int64_t index);
+void qp_index_each(const struct qp_indices *indices, uint64_t at, uint64_t n, qp_index_fn visit,
+                   void *ctx);
 
 /* Whether an index is that of a row. */
 static inline bool qp_index_ok(int64_t index, uint64_t n_rows)
@@ -44,5 +56,9 @@ static inline bool qp_index_ok(int64_t index, uint64_t n_rows)
  */
 enum qplan_status qp_index_validate(struct qp_op_call *call, const char *argument, uint64_t n_rows,
                                     struct qplan_error *err);
+
+/* VALUE for an element of an argument that is outside least .. most. */
+enum qplan_status qp_index_check_range(const struct qp_op_call *call, const char *argument,
+                                       int64_t least, int64_t most, struct qplan_error *err);
 
 #endif

@@ -1,0 +1,96 @@
+/*
+ * row_sums.c - owner-computes: a worker owns some columns of some rows and adds their terms in the
+ * order of the lists, so no two workers write to one sum and the bits do not depend on their
+ * number. Lists are the caller's.
+ */
+#include "row_sums.h"
+
+#include "../../kernels/ops/sum.h"
+#include "../base/check.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+/* Rows of a unit, at most: enough that claiming one costs little. */
+#define UNIT_ROWS 16
+
+#define COLUMN_BYTES (QP_ROW_SUMS_COLS * sizeof(double))
+
+struct job {
+    const struct qp_row_sums *what;
+    const struct qp_sum_kernels *kernels;
+    uint64_t across; /* units side by side */
+    uint64_t unit_rows;
+    atomic_uint_fast64_t overflow;
+};
+
+/* The terms of one row, n columns from col on. */
+static void add_terms(const struct job *job, const uint64_t *list, uint64_t n_list, uint64_t col,
+                      size_t n, double *hi, double *lo, void *elems)
+{
+    const struct qp_row_sums *what = job->what;
+    for (uint64_t i = 0; i < n_list; i++) {
+        if (list[i] == QP_NO_ROW)
+            continue;
+        const void *term = qp_view_get(what->source, list[i] * what->row_len + col, n, elems);
+        const double divisor = what->divisors ? what->divisors[list[i]] : 1;
+        if (divisor > 1)
+            job->kernels->add_over(n, term, divisor, hi, lo);
+        else
+            job->kernels->add(n, term, hi, lo);
+    }
+}
+
+/* n columns of one row that has terms. */
+static void sum_row(struct job *job, uint64_t row, uint64_t col, size_t n, char *buffers)
+{
+    const struct qp_row_sums *what = job->what;
+    const struct qp_sum_kernels *kernels = job->kernels;
+    const uint64_t begin = what->lists.start[row], n_list = what->lists.start[row + 1] - begin;
+    const uint64_t at = row * what->row_len + col;
+    double *hi = (double *)(void *)buffers;
+    double *lo = kernels->keeps_errors ? (double *)(void *)(buffers + COLUMN_BYTES) : NULL;
+    void *elems = buffers + 2 * COLUMN_BYTES;
+    memset(hi, 0, n * sizeof *hi);
+    if (lo)
+        memset(lo, 0, n * sizeof *lo);
+    add_terms(job, what->lists.list + begin, n_list, col, n, hi, lo, elems);
+    if (what->by_count && n_list > 1)
+        kernels->divide(n, (double)n_list, hi, lo);
+    if (what->accumulate)
+        kernels->add(n, qp_view_get(what->target, at, n, elems), hi, lo);
+    void *room = qp_view_room(what->target, at, n, elems);
+    const uint64_t overflow = kernels->finish(n, hi, lo, room);
+    qp_view_put(what->target, at, n, room);
+    if (overflow)
+        (void)atomic_fetch_add(&job->overflow, overflow);
+}
+
+/* A row without terms is 0 or stays as it is, to the bit. */
+static void unit(void *ctx, unsigned worker, uint64_t u)
+{
+    struct job *job = ctx;
+    const struct qp_row_sums *what = job->what;
+    const uint64_t col = u % job->across * QP_ROW_SUMS_COLS;
+    const uint64_t row = u / job->across * job->unit_rows;
+    const size_t n = (size_t)qp_min_u64(QP_ROW_SUMS_COLS, what->row_len - col);
+    const uint64_t end = qp_min_u64(row + job->unit_rows, what->n_rows);
+    for (uint64_t r = row; r < end; r++) {
+        if (what->lists.start[r] < what->lists.start[r + 1])
+            sum_row(job, r, col, n, what->workers + worker * QP_ROW_SUMS_BYTES);
+        else if (!what->accumulate)
+            qp_view_zero(what->target, r * what->row_len + col, n);
+    }
+}
+
+uint64_t qp_row_sums_run(const struct qplan_op *op, const struct qp_row_sums *sums)
+{
+    struct job job = {.what = sums,
+                      .kernels = qp_sum_kernels(qp_op_float(op->key), op->isa),
+                      .across = qp_div_up(sums->row_len, QP_ROW_SUMS_COLS)};
+    /* Few rows are spread over all workers. */
+    const uint64_t shares = qp_div_up(sums->n_rows * job.across, UINT64_C(4) * op->n_workers);
+    job.unit_rows = qp_max_u64(qp_min_u64(shares, UNIT_ROWS), 1);
+    qp_op_units(op, job.across * qp_div_up(sums->n_rows, job.unit_rows), unit, &job);
+    return job.overflow;
+}
