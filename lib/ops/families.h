@@ -20,7 +20,8 @@
     FAMILY(embedding)                                                                              \
     FAMILY(embedding_backward)                                                                     \
     FAMILY(embedding_bag)                                                                          \
-    FAMILY(embedding_bag_backward)
+    FAMILY(embedding_bag_backward)                                                                 \
+    FAMILY(params_from_statistics)
 
 #define QP_OP_DECLARE(name) extern const struct qp_op_row *const qp_ops_##name[];
 QP_OP_FAMILIES(QP_OP_DECLARE)

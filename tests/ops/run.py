@@ -27,7 +27,7 @@ NOT_OFFERED = {
     for name in ("grid_sample_2d", "grid_sample_3d", "affine_grid_2d",
                  "affine_grid_3d")
     for backward in ("", "_backward")
-} | {"params_from_statistics"}
+}
 
 NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I8": "i1", "U8": "u1",
          "I16": "<i2", "U16": "<u2", "I32": "<i4", "I64": "<i8"}

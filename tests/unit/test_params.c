@@ -269,7 +269,7 @@ static void test_refused_statistics(void **state)
         double min, max;
         const char *message;
     } rows[] = {
-        {QPLAN_ASYMMETRIC, 1, 0, "min_val[1]: expected at most max_val, found 1.0"},
+        {QPLAN_ASYMMETRIC, 1, 0, "min_val[1]: expected at most the largest value, found 1.0"},
         {QPLAN_ASYMMETRIC, NAN, 0, "min_val[1]: expected a finite"},
         {QPLAN_ASYMMETRIC, 0, NAN, "max_val[1]: expected a finite"},
         {QPLAN_ASYMMETRIC, -INFINITY, 0, "min_val[1]: expected a finite"},

@@ -1,0 +1,93 @@
+/*
+ * params_bound.c - the bound of the error that quantization parameters can make.
+ *
+ * The working precision W is that of the scales, f32 or f64. Bounds are evaluated in f64 and
+ * rounded up, so that what is promised is never less than what can happen.
+ */
+#include "params.h"
+
+#include <math.h>
+
+/* What the rounding of W adds to an error: unit is the distance from 1 to the next number. */
+struct precision {
+    double unit;
+    double least; /* the smallest positive number */
+};
+
+static struct precision precision_of(const struct qplan_params *params)
+{
+    return qp_params_is_f64(params) ? (struct precision){0x1p-52, 0x1p-1074}
+                                    : (struct precision){0x1p-23, 0x1p-149};
+}
+
+/* Above the exact value of a formula of a few operations, each off by less than 2^-52 of it. */
+static double round_up(double x)
+{
+    return nextafter(x * (1 + 0x1p-49), INFINITY);
+}
+
+static double max3(double a, double b, double c)
+{
+    return fmax(a, fmax(b, c));
+}
+
+/*
+ * Half a step, or the clip at an end of the range where that is more. A quotient of up to 2^b steps
+ * and the product with as many are each off by half a unit of it: s * 2^b * unit together.
+ */
+static double bound_linear(const struct qplan_params *params, size_t i)
+{
+    int32_t q_min, q_max, zero = params->zero_point[i];
+    qp_params_range(params, &q_min, &q_max);
+    struct precision w = precision_of(params);
+    double s = params->scale[i], error = s / 2;
+    if (params->min_val) {
+        double lo = fmin(params->min_val[i], 0), hi = fmax(params->max_val[i], 0);
+        error = max3(error, hi - s * (q_max - zero), s * (q_min - zero) - lo);
+    }
+    double n_codes = (double)(1 << qplan_dtype_bits(params->dtype));
+    return round_up(error + s * (n_codes * w.unit) + w.least);
+}
+
+/*
+ * The same on ln x, where the rounding of logarithm, quotient and product is at most two units of
+ * the largest logarithm met; then x' / x is off by at most exp of that, and exp is rounded once.
+ * Without statistics the largest x is the one half a step above the last code.
+ */
+static double bound_logarithmic(const struct qplan_params *params, size_t i)
+{
+    int32_t q_min, q_max;
+    qp_params_range(params, &q_min, &q_max);
+    struct precision w = precision_of(params);
+    double s = params->scale[i], zero = params->zero_point[i], error = s / 2;
+    double lo = s * (q_min - zero), hi = s * (q_max - zero), max = exp(hi + error);
+    if (params->min_val) {
+        double ln_min = log(params->min_val[i]), ln_max = log(params->max_val[i]);
+        error = max3(error, ln_max - hi, lo - ln_min);
+        lo = ln_min;
+        hi = ln_max;
+        max = params->max_val[i];
+    }
+    error += 2 * w.unit * (fmax(fabs(lo), fabs(hi)) + s);
+    return round_up(max * (expm1(error) + exp(error) * w.unit) + w.least);
+}
+
+double qp_params_bound(const struct qplan_params *params, size_t i)
+{
+    return params->scheme == QPLAN_LOGARITHMIC ? bound_logarithmic(params, i)
+                                               : bound_linear(params, i);
+}
+
+double qplan_params_quantization_error_bound(const struct qplan_params *params,
+                                             bool *clipping_known)
+{
+    bool valid = qplan_params_validate(params, NULL) == QPLAN_OK;
+    if (clipping_known)
+        *clipping_known = valid && params->min_val;
+    if (!valid)
+        return INFINITY;
+    double largest = 0;
+    for (size_t i = 0; i < params->n_sets; i++)
+        largest = fmax(largest, qp_params_bound(params, i));
+    return largest;
+}
