@@ -59,6 +59,11 @@ static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *e
 /* ---- Lists ------------------------------------------------------------------------------------
  */
 
+/* What a worker finds maxima in: a piece of a row as it is, its sources, numbers, and the next. */
+#define COLS         QP_ROW_SUMS_COLS
+#define COLUMN_BYTES (COLS * sizeof(double))
+#define MAX_BYTES    (4 * COLUMN_BYTES)
+
 struct buffers {
     struct qp_row_lists lists;
     char *workers;
@@ -70,7 +75,7 @@ static struct buffers carve(const struct qplan_op *op, struct qp_carve *carve)
     struct buffers b;
     b.lists.start = qp_take(carve, (bags->n_bags + 1) * sizeof *b.lists.start);
     b.lists.list = qp_take(carve, bags->n_indices * sizeof *b.lists.list);
-    b.workers = qp_take(carve, op->n_workers * QP_ROW_SUMS_BYTES);
+    b.workers = qp_take(carve, op->n_workers * (is_max(op) ? MAX_BYTES : QP_ROW_SUMS_BYTES));
     return b;
 }
 
@@ -131,9 +136,6 @@ static void run_sum(struct qp_op_call *call)
 /* ---- Maxima -----------------------------------------------------------------------------------
  */
 
-#define COLS         QP_ROW_SUMS_COLS
-#define COLUMN_BYTES (COLS * sizeof(double))
-
 struct max_job {
     const struct state *state;
     const struct qp_view *weight, *output, *max_indices;
@@ -142,39 +144,76 @@ struct max_job {
     uint64_t across; /* units of a bag */
 };
 
-/* n columns of a bag from col on; its list is not empty. */
-static void max_bag(const struct max_job *job, const uint64_t *list, uint64_t n_list, uint64_t col,
-                    size_t n, void *best, int64_t *where, void *elems)
+/* Some columns of a bag: the largest so far, where they came from, and a worker's buffers. */
+struct max_piece {
+    uint64_t col;
+    size_t n;
+    void *best;
+    int64_t *where;
+    void *numbers, *elems;
+};
+
+/* The number of a column, as wide as elements are. */
+static uint64_t number_at(const void *numbers, size_t i, size_t elem_bytes)
 {
-    const uint64_t row_len = job->state->row_len;
-    const void *first = qp_view_get(job->weight, list[0] * row_len + col, n, elems);
-    memcpy(best, first, n * job->weight->elem_bytes);
+    if (elem_bytes == sizeof(uint16_t))
+        return ((const uint16_t *)numbers)[i];
+    if (elem_bytes == sizeof(uint32_t))
+        return ((const uint32_t *)numbers)[i];
+    return ((const uint64_t *)numbers)[i];
+}
+
+/* Rows of the list, no more than can be numbered. */
+static void max_rows(const struct max_job *job, const struct max_piece *piece, const uint64_t *list,
+                     size_t n_list)
+{
+    const size_t elem_bytes = job->weight->elem_bytes;
+    memset(piece->numbers, 0, piece->n * elem_bytes);
+    for (size_t i = 0; i < n_list; i++) {
+        const uint64_t at = list[i] * job->state->row_len + piece->col;
+        job->max(piece->n, qp_view_get(job->weight, at, piece->n, piece->elems), (uint16_t)(i + 1),
+                 piece->best, piece->numbers);
+    }
+    for (size_t i = 0; i < piece->n; i++) {
+        const uint64_t number = number_at(piece->numbers, i, elem_bytes);
+        if (number > 0)
+            piece->where[i] = (int64_t)list[number - 1];
+    }
+}
+
+static void max_bag(const struct max_job *job, const struct max_piece *piece, const uint64_t *list,
+                    uint64_t n_list)
+{
+    const size_t n = piece->n, elem_bytes = job->weight->elem_bytes;
+    if (n_list == 0) {
+        memset(piece->best, 0, n * elem_bytes);
+        memset(piece->where, 0xff, n * sizeof *piece->where); /* -1 */
+        return;
+    }
+    const uint64_t at = list[0] * job->state->row_len + piece->col;
+    memcpy(piece->best, qp_view_get(job->weight, at, n, piece->elems), n * elem_bytes);
     for (size_t i = 0; i < n; i++)
-        where[i] = (int64_t)list[0];
-    for (uint64_t i = 1; i < n_list; i++)
-        job->max(n, qp_view_get(job->weight, list[i] * row_len + col, n, elems), (int64_t)list[i],
-                 best, where);
+        piece->where[i] = (int64_t)list[0];
+    for (uint64_t i = 1; i < n_list; i += QP_MAX_ROWS)
+        max_rows(job, piece, list + i, (size_t)qp_min_u64(QP_MAX_ROWS, n_list - i));
 }
 
 static void max_unit(void *ctx, unsigned worker, uint64_t u)
 {
     const struct max_job *job = ctx;
-    const struct qp_row_lists *lists = &job->buffers.lists;
-    char *buffers = job->buffers.workers + worker * QP_ROW_SUMS_BYTES;
-    const uint64_t bag = u / job->across, col = u % job->across * COLS;
-    const uint64_t at = bag * job->state->row_len + col;
-    const size_t n = (size_t)qp_min_u64(COLS, job->state->row_len - col);
-    void *best = qp_view_room(job->output, at, n, buffers);
-    int64_t *where = qp_view_room(job->max_indices, at, n, buffers + COLUMN_BYTES);
-    const uint64_t begin = lists->start[bag], n_list = lists->start[bag + 1] - begin;
-    if (n_list > 0) {
-        max_bag(job, lists->list + begin, n_list, col, n, best, where, buffers + 2 * COLUMN_BYTES);
-    } else {
-        memset(best, 0, n * job->output->elem_bytes);
-        memset(where, 0xff, n * sizeof *where); /* -1 */
-    }
-    qp_view_put(job->output, at, n, best);
-    qp_view_put(job->max_indices, at, n, where);
+    const uint64_t bag = u / job->across, begin = job->buffers.lists.start[bag];
+    char *buffers = job->buffers.workers + worker * MAX_BYTES;
+    struct max_piece piece = {.col = u % job->across * COLS};
+    piece.n = (size_t)qp_min_u64(COLS, job->state->row_len - piece.col);
+    const uint64_t at = bag * job->state->row_len + piece.col;
+    piece.best = qp_view_room(job->output, at, piece.n, buffers);
+    piece.where = qp_view_room(job->max_indices, at, piece.n, buffers + COLUMN_BYTES);
+    piece.numbers = buffers + 2 * COLUMN_BYTES;
+    piece.elems = buffers + 3 * COLUMN_BYTES;
+    max_bag(job, &piece, job->buffers.lists.list + begin,
+            job->buffers.lists.start[bag + 1] - begin);
+    qp_view_put(job->output, at, piece.n, piece.best);
+    qp_view_put(job->max_indices, at, piece.n, piece.where);
 }
 
 static void run_max(struct qp_op_call *call)

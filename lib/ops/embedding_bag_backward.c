@@ -1,17 +1,11 @@
 /*
  * embedding_bag_backward.c - the gradient of the table of an embedding bag.
  *
- * Sum and mean are table_gradient.c. Of a maximum each element has a row of its own to go to: a
- * worker owns some rows and a few columns, walks the bags in ascending order and adds what is its.
+ * Sum and mean are table_gradient.c, maxima max_gradient.c.
  */
 #include "families.h"
 
-#include "../../kernels/ops/sum.h"
-#include "../base/check.h"
 #include "table_gradient.h"
-
-#include <stdatomic.h>
-#include <string.h>
 
 /* ---- The problem ------------------------------------------------------------------------------
  */
@@ -66,118 +60,14 @@ static enum qplan_status validate_max(struct qp_op_call *call, struct qplan_erro
     return qp_index_check_range(call, "max_indices", -1, (int64_t)state->n_rows - 1, err);
 }
 
-/* ---- Maxima -----------------------------------------------------------------------------------
- */
-
-/* What a unit is: a line of the cache wide, and sums that fit the second one. */
-#define UNIT_COLS 16
-#define UNIT_ROWS 4096
-
-struct job {
-    const struct qp_table_gradient *state;
-    const struct qp_sum_kernels *sums;
-    const struct qp_view *dout, *max_indices, *dweight;
-    bool accumulate;
-    char *workers;
-    uint64_t worker_bytes, across;
-    atomic_uint_fast64_t overflow;
-};
-
-/* One unit: its sums have UNIT_COLS columns, of which n are used. */
-struct piece {
-    uint64_t row, n_rows, col;
-    size_t n;
-    double *hi, *lo; /* lo NULL = no errors are kept */
-};
-
-static uint64_t worker_bytes(const struct qplan_op *op)
-{
-    const struct qp_table_gradient *state = op->state;
-    const uint64_t n_sums = qp_min_u64(state->n_rows, UNIT_ROWS) * UNIT_COLS;
-    return n_sums * sizeof(double) * (op->key == QPLAN_STORAGE_F64 ? 2 : 1);
-}
-
-static uint64_t workspace_max(const struct qplan_op *op)
-{
-    return qp_op_tensor(op, "dweight")->n_elems > 0 ? op->n_workers * worker_bytes(op) : 0;
-}
-
-/* The gradients of one bag whose maxima came from the rows of a piece. */
-static void add_bag(const struct job *job, const struct piece *piece, uint64_t bag)
-{
-    const uint64_t at = bag * job->state->row_len + piece->col;
-    const size_t elem_bytes = job->dout->elem_bytes;
-    int64_t where_buffer[UNIT_COLS];
-    double dout_buffer[UNIT_COLS];
-    const int64_t *where = qp_view_get(job->max_indices, at, piece->n, where_buffer);
-    const char *dout = qp_view_get(job->dout, at, piece->n, dout_buffer);
-    for (size_t i = 0; i < piece->n; i++) {
-        const uint64_t row = (uint64_t)where[i] - piece->row; /* wraps for rows before it */
-        if (where[i] < 0 || row >= piece->n_rows || where[i] == job->state->padding)
-            continue;
-        const uint64_t sum = row * UNIT_COLS + i;
-        job->sums->add(1, dout + i * elem_bytes, piece->hi + sum,
-                       piece->lo ? piece->lo + sum : NULL);
-    }
-}
-
-static void store_piece(struct job *job, const struct piece *piece)
-{
-    double buffer[UNIT_COLS];
-    uint64_t overflow = 0;
-    for (uint64_t r = 0; r < piece->n_rows; r++) {
-        const uint64_t at = (piece->row + r) * job->state->row_len + piece->col;
-        double *hi = piece->hi + r * UNIT_COLS, *lo = piece->lo ? piece->lo + r * UNIT_COLS : NULL;
-        if (job->accumulate)
-            job->sums->add(piece->n, qp_view_get(job->dweight, at, piece->n, buffer), hi, lo);
-        void *room = qp_view_room(job->dweight, at, piece->n, buffer);
-        overflow += job->sums->finish(piece->n, hi, lo, room);
-        qp_view_put(job->dweight, at, piece->n, room);
-    }
-    if (overflow)
-        (void)atomic_fetch_add(&job->overflow, overflow);
-}
-
-static void unit(void *ctx, unsigned worker, uint64_t u)
-{
-    struct job *job = ctx;
-    const struct qp_table_gradient *state = job->state;
-    struct piece piece = {.row = u / job->across * UNIT_ROWS, .col = u % job->across * UNIT_COLS};
-    piece.n_rows = qp_min_u64(UNIT_ROWS, state->n_rows - piece.row);
-    piece.n = (size_t)qp_min_u64(UNIT_COLS, state->row_len - piece.col);
-    piece.hi = (double *)(void *)(job->workers + worker * job->worker_bytes);
-    if (job->sums->keeps_errors)
-        piece.lo = piece.hi + job->worker_bytes / sizeof(double) / 2;
-    memset(piece.hi, 0, job->worker_bytes);
-    for (uint64_t bag = 0; bag < state->bags.n_bags; bag++)
-        add_bag(job, &piece, bag);
-    store_piece(job, &piece);
-}
-
-static void run_max(struct qp_op_call *call)
-{
-    const struct qplan_op *op = call->op;
-    const struct qp_table_gradient *state = op->state;
-    struct job job = {.state = state,
-                      .sums = qp_sum_kernels(qp_op_float(op->key), op->isa),
-                      .dout = qp_op_view(call, "dout"),
-                      .max_indices = qp_op_view(call, "max_indices"),
-                      .dweight = qp_op_view(call, "dweight"),
-                      .accumulate = qp_op_number(op, "accumulate"),
-                      .workers = call->workspace,
-                      .worker_bytes = worker_bytes(op),
-                      .across = qp_div_up(state->row_len, UNIT_COLS)};
-    qp_op_units(op, job.across * qp_div_up(state->n_rows, UNIT_ROWS), unit, &job);
-    call->counts.overflow = job.overflow;
-}
-
 /* ---- The row ----------------------------------------------------------------------------------
  */
 
 #define MAX_KERNEL(ISA)                                                                            \
     {                                                                                              \
         .backend = QPLAN_BACKEND_CPU, .isa = (ISA), .keys = QP_FP_BITS, .class = QP_OP_SUM,        \
-        .takes = is_max, .workspace = workspace_max, .validate = validate_max, .run = run_max      \
+        .takes = is_max, .workspace = qp_max_gradient_workspace, .validate = validate_max,         \
+        .run = qp_max_gradient_run                                                                 \
     }
 
 static const struct qp_op_kernel kernels[] = {

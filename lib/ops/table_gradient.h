@@ -43,6 +43,10 @@ uint64_t qp_table_gradient_workspace(const struct qplan_op *op);
 enum qplan_status qp_table_gradient_validate(struct qp_op_call *call, struct qplan_error *err);
 void qp_table_gradient_run(struct qp_op_call *call);
 
+/* The same where each element of a bag has a row to go to: max_indices, all in range. */
+uint64_t qp_max_gradient_workspace(const struct qplan_op *op);
+void qp_max_gradient_run(struct qp_op_call *call);
+
 /* The functions of the unordered kernels, which add to the table as terms come. */
 uint64_t qp_table_scatter_workspace(const struct qplan_op *op);
 void qp_table_scatter_run(struct qp_op_call *call);
