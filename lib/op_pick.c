@@ -46,11 +46,14 @@ struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enu
 size_t qplan_op_guarantee_print(const struct qplan_op_guarantee *g, char *out, size_t n_bytes)
 {
     const bool sums = strcmp(g->accumulator, "none") != 0;
-    return (size_t)snprintf(
-        out, n_bytes, "%s%s%s%s%s%s%s", g->math_precision, sums ? ", accumulator " : "",
-        sums ? g->accumulator : "", g->deterministic ? ", deterministic" : "",
-        g->bit_stable ? ", bit-stable" : "", g->thread_invariant ? ", thread-invariant" : "",
-        g->correctly_rounded ? ", correctly rounded" : "");
+    return (size_t)snprintf(out, n_bytes, "%s%s%s%s%s%s%s", g->math_precision,
+                            sums ? ", accumulator " : "", sums ? g->accumulator : "",
+                            g->deterministic ? ", deterministic" : ", not deterministic",
+                            g->bit_stable      ? ", bit-stable"
+                            : g->deterministic ? ", not bit-stable"
+                                               : "",
+                            g->thread_invariant ? ", thread-invariant" : "",
+                            g->correctly_rounded ? ", correctly rounded" : "");
 }
 
 /* ---- SKUs -------------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ static double bound_linear(const struct qplan_params *params, size_t i)
     double s = params->scale[i], error = s / 2;
     if (params->min_val) {
         double lo = fmin(params->min_val[i], 0), hi = fmax(params->max_val[i], 0);
-        error = max3(error, hi - s * (q_max - zero), s * (q_min - zero) - lo);
+        /* Fused: the clip is small beside its two parts, and their rounding would show. */
+        error = max3(error, fma(-s, q_max - zero, hi), fma(s, q_min - zero, -lo));
     }
     double n_codes = (double)(1 << qplan_dtype_bits(params->dtype));
     return round_up(error + s * (n_codes * w.unit) + w.least);
