@@ -133,10 +133,8 @@ void qp_view_zero(const struct qp_view *view, uint64_t elem, uint64_t n)
     static const char zeros[4096];
     const size_t step = sizeof zeros / view->elem_bytes;
     void *direct = n ? qp_view_at(view, elem, (size_t)n) : NULL;
-    if (direct) {
+    if (direct)
         memset(direct, 0, (size_t)n * view->elem_bytes);
-        return;
-    }
-    for (uint64_t done = 0; done < n; done += step)
+    for (uint64_t done = 0; !direct && view->data && done < n; done += step)
         qp_view_put(view, elem + done, (size_t)qp_min_u64(step, n - done), zeros);
 }

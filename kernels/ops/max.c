@@ -26,17 +26,19 @@ static inline int16_t greater_16(int16_t a, int16_t b, int16_t infinity)
     {                                                                                              \
         const unsigned char *restrict from = src;                                                  \
         unsigned char *restrict to = best;                                                         \
-        U *restrict which = numbers;                                                               \
+        unsigned char *restrict which = numbers;                                                   \
         for (size_t i = 0; i < n; i++) {                                                           \
             T x, y;                                                                                \
-            U x_bits, y_bits;                                                                      \
+            U x_bits, y_bits, old;                                                                 \
             memcpy(&x, from + i * sizeof x, sizeof x);                                             \
             memcpy(&y, to + i * sizeof y, sizeof y);                                               \
             memcpy(&x_bits, &x, sizeof x);                                                         \
             memcpy(&y_bits, &y, sizeof y);                                                         \
             const U mask = (U)(0 - (U)(IS_GREATER));                                               \
             y_bits = (U)((x_bits & mask) | (y_bits & (U)~mask));                                   \
-            which[i] = (U)((number & mask) | (which[i] & (U)~mask));                               \
+            memcpy(&old, which + i * sizeof old, sizeof old);                                      \
+            old = (U)((number & mask) | (old & (U)~mask));                                         \
+            memcpy(which + i * sizeof old, &old, sizeof old);                                      \
             memcpy(to + i * sizeof y, &y_bits, sizeof y);                                          \
         }                                                                                          \
     }

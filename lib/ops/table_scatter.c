@@ -22,8 +22,7 @@ struct job {
     struct qp_indices indices, offsets;
     const struct qp_view *dout, *dweight;
     uint64_t *frequency; /* NULL = not divided by it */
-    void (*add)(const struct job *job, uint64_t from, uint64_t to, size_t n, double divisor,
-                uint64_t *overflow);
+    bool (*add)(void *to, const void *term, double divisor);
     atomic_uint_fast64_t overflow;
 };
 
@@ -31,35 +30,46 @@ struct job {
  */
 
 /*
- * Adds n quotients of dout from one flat index on to dweight from another on. A sum of two finite
- * numbers that is infinite counts: it happens once to a result at most.
+ * Adds the quotient of a term. Whether two finite numbers made an infinite one, which happens to a
+ * result once at most.
  */
-#define ADD(NAME, T)                                                                               \
-    static bool add_one_##NAME(T *to, T x)                                                         \
-    {                                                                                              \
-        T old, sum;                                                                                \
-        __atomic_load(to, &old, __ATOMIC_RELAXED);                                                 \
-        do                                                                                         \
-            sum = old + x;                                                                         \
-        while (                                                                                    \
-            !__atomic_compare_exchange(to, &old, &sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)); \
-        return isinf(sum) && isfinite(old) && isfinite(x);                                         \
-    }                                                                                              \
-                                                                                                   \
-    static void add_##NAME(const struct job *job, uint64_t from, uint64_t to, size_t n,            \
-                           double divisor, uint64_t *overflow)                                     \
-    {                                                                                              \
-        T buffer[PIECE];                                                                           \
-        const T *terms = qp_view_get(job->dout, from, n, buffer);                                  \
-        T *row = qp_view_at(job->dweight, to, n);                                                  \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            T *at = row ? row + i : qp_view_at(job->dweight, to + i, 1);                           \
-            *overflow += add_one_##NAME(at, (T)((double)terms[i] / divisor));                      \
-        }                                                                                          \
-    }
+static bool add_f32(void *to, const void *term, double divisor)
+{
+    const float x = (float)((double)*(const float *)term / divisor);
+    float old, sum, *at = to;
+    __atomic_load(at, &old, __ATOMIC_RELAXED);
+    do
+        sum = old + x;
+    while (!__atomic_compare_exchange(at, &old, &sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return isinf(sum) && isfinite(old) && isfinite(x);
+}
 
-ADD(f32, float)
-ADD(f64, double)
+static bool add_f64(void *to, const void *term, double divisor)
+{
+    const double x = *(const double *)term / divisor;
+    double old, sum, *at = to;
+    __atomic_load(at, &old, __ATOMIC_RELAXED);
+    do
+        sum = old + x;
+    while (!__atomic_compare_exchange(at, &old, &sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return isinf(sum) && isfinite(old) && isfinite(x);
+}
+
+/* n terms of dout from one flat index on go to dweight from another on. */
+static uint64_t add_piece(const struct job *job, uint64_t from, uint64_t to, size_t n,
+                          double divisor)
+{
+    const size_t size = job->dweight->elem_bytes;
+    double buffer[PIECE];
+    const char *terms = qp_view_get(job->dout, from, n, buffer);
+    char *row = qp_view_at(job->dweight, to, n);
+    uint64_t overflow = 0;
+    for (size_t i = 0; i < n; i++) {
+        void *at = row ? row + i * size : qp_view_at(job->dweight, to + i, 1);
+        overflow += job->add(at, terms + i * size, divisor);
+    }
+    return overflow;
+}
 
 /* ---- Bags -------------------------------------------------------------------------------------
  */
@@ -89,8 +99,8 @@ static void add_row(void *ctx, uint64_t place, int64_t index)
         return;
     const double divisor = walk->size * (job->frequency ? (double)job->frequency[index] : 1);
     for (uint64_t col = 0; col < row_len; col += PIECE)
-        job->add(job, walk->bag * row_len + col, (uint64_t)index * row_len + col,
-                 (size_t)qp_min_u64(PIECE, row_len - col), divisor, &walk->overflow);
+        walk->overflow += add_piece(job, walk->bag * row_len + col, (uint64_t)index * row_len + col,
+                                    (size_t)qp_min_u64(PIECE, row_len - col), divisor);
 }
 
 static void unit(void *ctx, unsigned worker, uint64_t u)
