@@ -48,6 +48,7 @@ struct qplan_op {
     bool correctly_rounded; /* .check knows that this problem is */
     enum qplan_isa isa;     /* of the kernel */
     unsigned n_workers;     /* at most */
+    uint64_t max_workspace; /* that the preference allows */
     uint64_t workspace;
     struct qplan_op_sku sku;
     void *state; /* of the row, row->state_bytes, filled by .check */
@@ -62,7 +63,14 @@ struct qp_op_call {
 };
 
 /* What a kernel does to numbers: the guarantee follows from it. */
-enum qp_op_class { QP_OP_ELEMENTWISE, QP_OP_SUM, QP_OP_COPY };
+enum qp_op_class {
+    QP_OP_ELEMENTWISE,
+    QP_OP_SUM,
+    QP_OP_COPY,
+    QP_OP_WIDE,    /* every step in f64, whatever the data */
+    QP_OP_TAPS,    /* weights in working precision, few products summed in f64 */
+    QP_OP_TAP_SUM, /* weights in working precision, sums as those of QP_OP_SUM */
+};
 
 struct qp_op_kernel {
     enum qplan_backend backend;

@@ -39,6 +39,11 @@ struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enu
     } else if (kernel->class == QP_OP_SUM) {
         g.math_precision = "f64";
         g.accumulator = work == QPLAN_F64 ? "f64x2" : "f64";
+    } else if (kernel->class == QP_OP_WIDE) {
+        g.math_precision = "f64";
+    } else if (kernel->class == QP_OP_TAPS || kernel->class == QP_OP_TAP_SUM) {
+        const bool errors = kernel->class == QP_OP_TAP_SUM && work == QPLAN_F64;
+        g.accumulator = errors ? "f64x2" : "f64";
     }
     return g;
 }
@@ -190,6 +195,7 @@ enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preferen
     if (preference->threads > 1024)
         return qp_fail(err, QPLAN_ERR_USAGE, op->row->info.name,
                        "threads: expected at most 1024, found %u", preference->threads);
+    op->max_workspace = preference->max_workspace_bytes;
     if (!find_kernel(op, preference))
         return fail_pick(op, preference, err);
     op->isa = op->kernel->isa;

@@ -21,6 +21,9 @@
     FAMILY(embedding_backward)                                                                     \
     FAMILY(embedding_bag)                                                                          \
     FAMILY(embedding_bag_backward)                                                                 \
+    FAMILY(grid_sample)                                                                            \
+    FAMILY(grid_sample_backward)                                                                   \
+    FAMILY(affine_grid)                                                                            \
     FAMILY(params_from_statistics)
 
 #define QP_OP_DECLARE(name) extern const struct qp_op_row *const qp_ops_##name[];

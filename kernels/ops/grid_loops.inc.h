@@ -1,0 +1,119 @@
+/*
+ * grid_loops.inc.h - the loops of grid sampling, as a template of the working precision.
+ *
+ * The including file defines NAME(x) for what is defined here, POINT(x) for what grid_point.inc.h
+ * defined, WORK, WORK_DTYPE, KEEPS_ERRORS and ISA.
+ */
+
+typedef double NAME(quad) __attribute__((vector_size(4 * sizeof(double))));
+typedef WORK NAME(work_quad) __attribute__((vector_size(4 * sizeof(WORK))));
+
+#define LANES(x)  NAME(x##_one)
+#define VEC       double
+#define WORK_VEC  WORK
+#define WIDEN(v)  ((double)(v))
+#define VEC_LANES 1
+#include "grid_lanes.inc.h"
+
+#define LANES(x)  NAME(x##_quad)
+#define VEC       NAME(quad)
+#define WORK_VEC  NAME(work_quad)
+#define WIDEN(v)  __builtin_convertvector(v, NAME(quad))
+#define VEC_LANES 4
+#include "grid_lanes.inc.h"
+
+static void NAME(points)(const struct qp_grid_rule *rule, size_t n, const void *coordinates,
+                         struct qp_grid_taps *taps)
+{
+    const WORK *g = coordinates;
+    WORK *weight = taps->weight, *factor = taps->factor;
+    struct POINT(axis) axes[QP_GRID_AXES];
+    for (unsigned i = 0; i < QP_GRID_AXES; i++)
+        axes[i] = POINT(axis)(rule->size[i], rule->align_corners);
+    for (size_t p = 0; p < n; p++) {
+        const size_t at = p * taps->per_point, n_axes = rule->n_axes;
+        if (taps->slopes)
+            taps->count[p] = POINT(slopes)(rule, axes, g + p * n_axes, taps->place + at,
+                                           weight + at * n_axes, factor + p * n_axes);
+        else
+            taps->count[p] =
+                POINT(point)(rule, axes, g + p * n_axes, taps->place + at, weight + at);
+    }
+}
+
+static void NAME(interleave)(unsigned width, unsigned n_lanes, size_t n, const void *const *src,
+                             void *dst)
+{
+    WORK *to = dst;
+    if (width == QP_GRID_LANES && n_lanes == QP_GRID_LANES) {
+        const WORK *const from[QP_GRID_LANES] = {src[0], src[1], src[2], src[3],
+                                                 src[4], src[5], src[6], src[7]};
+        for (size_t i = 0; i < n; i++) {
+            for (unsigned k = 0; k < QP_GRID_LANES; k++)
+                to[i * QP_GRID_LANES + k] = from[k][i];
+        }
+        return;
+    }
+    for (unsigned k = 0; k < width; k++) {
+        const WORK *from = k < n_lanes ? src[k] : NULL;
+        for (size_t i = 0; i < n; i++)
+            to[i * width + k] = from ? from[i] : 0;
+    }
+}
+
+/* ---- A copy for each width --------------------------------------------------------------------
+ */
+
+static void NAME(sample)(unsigned width, size_t n, const struct qp_grid_taps *taps,
+                         const void *image, double *out, size_t n_out)
+{
+    if (width == 8)
+        NAME(sample_quad)(2, n, taps, image, out, n_out);
+    else if (width == 4)
+        NAME(sample_quad)(1, n, taps, image, out, n_out);
+    else
+        NAME(sample_one)(1, n, taps, image, out, n_out);
+}
+
+static void NAME(scatter)(unsigned width, size_t n, const struct qp_grid_taps *taps,
+                          const void *dout, const struct qp_grid_band *band)
+{
+    if (width == 8)
+        NAME(scatter_quad)(2, n, taps, dout, band);
+    else if (width == 4)
+        NAME(scatter_quad)(1, n, taps, dout, band);
+    else
+        NAME(scatter_one)(1, n, taps, dout, band);
+}
+
+static void NAME(slopes)(unsigned width, unsigned n_axes, const struct qp_grid_slopes *job)
+{
+    if (width == 8 && n_axes == 2)
+        NAME(slopes_quad)(2, 2, job);
+    else if (width == 8)
+        NAME(slopes_quad)(2, 3, job);
+    else if (width == 4 && n_axes == 2)
+        NAME(slopes_quad)(1, 2, job);
+    else if (width == 4)
+        NAME(slopes_quad)(1, 3, job);
+    else if (n_axes == 2)
+        NAME(slopes_one)(1, 2, job);
+    else
+        NAME(slopes_one)(1, 3, job);
+}
+
+static const struct qp_grid_kernels NAME(kernels) = {
+    .work = WORK_DTYPE,
+    .isa = ISA,
+    .points = NAME(points),
+    .interleave = NAME(interleave),
+    .sample = NAME(sample),
+    .scatter = NAME(scatter),
+    .slopes = NAME(slopes),
+};
+
+#undef NAME
+#undef POINT
+#undef WORK
+#undef WORK_DTYPE
+#undef KEEPS_ERRORS
