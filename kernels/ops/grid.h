@@ -35,6 +35,20 @@ struct qp_grid_rule {
     int64_t size[QP_GRID_AXES]; /* pixels along x, y, z; z is 1 in 2-D */
 };
 
+/*
+ * The taps of some points. Tap t of point p is at t * stride + p. Weights are in working precision.
+ * For slopes there is a weight for each axis, the derivative by the pixel coordinate of that axis,
+ * at (t * n_axes + axis) * stride + p, and a factor for each point and axis, the derivative of that
+ * coordinate by the grid.
+ */
+struct qp_grid_taps {
+    size_t stride;
+    bool slopes;
+    uint32_t *count;
+    int64_t *place;
+    void *weight, *factor;
+};
+
 /* ---- The arithmetic of a point ----------------------------------------------------------------
  */
 
@@ -56,20 +70,6 @@ struct qp_grid_rule {
 
 /* ---- Loops ------------------------------------------------------------------------------------
  */
-
-/*
- * The taps of some points. Those of point p begin at p * per_point. Weights are in working
- * precision. For slopes there is a weight for each axis, the derivative by the pixel coordinate of
- * that axis, and a factor for each axis, the derivative of that coordinate by the grid.
- */
-struct qp_grid_taps {
-    unsigned per_point;
-    bool slopes;
-    uint32_t *count;
-    int64_t *place;
-    void *weight; /* per tap, or per tap and axis */
-    void *factor; /* per point and axis; slopes only */
-};
 
 /* Taps of a point at most. */
 static inline unsigned qp_grid_max_taps(const struct qp_grid_rule *rule)
@@ -107,7 +107,7 @@ struct qp_grid_kernels {
 
     /* The taps of n points from their coordinates, n_axes numbers each. */
     void (*points)(const struct qp_grid_rule *rule, size_t n, const void *coordinates,
-                   struct qp_grid_taps *taps);
+                   const struct qp_grid_taps *taps);
 
     /* dst[i][lane] = src[lane][i]; 0 in lanes that are not in use. */
     void (*interleave)(unsigned width, unsigned n_lanes, size_t n, const void *const *src,

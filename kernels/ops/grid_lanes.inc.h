@@ -20,18 +20,18 @@ static inline VEC *LANES(pixel)(const WORK *from, VEC *to)
 static inline void LANES(sample)(const unsigned parts, size_t n, const struct qp_grid_taps *taps,
                                  const WORK *image, double *restrict out, size_t n_out)
 {
-    const size_t width = (size_t)parts * VEC_LANES;
+    const size_t width = (size_t)parts * VEC_LANES, stride = taps->stride;
     for (size_t p = 0; p < n; p++) {
-        const size_t first = p * taps->per_point;
-        const WORK *weight = (const WORK *)taps->weight + first;
-        const int64_t *place = taps->place + first;
+        const WORK *weight = (const WORK *)taps->weight + p;
+        const int64_t *place = taps->place + p;
         VEC sum[2], v;
         double lanes[2 * VEC_LANES];
         memset(sum, 0, sizeof sum);
         for (unsigned t = 0; t < taps->count[p]; t++) {
-            const WORK *pixel = image + (size_t)place[t] * width;
+            const WORK *pixel = image + (size_t)place[t * stride] * width;
+            const double w = (double)weight[t * stride];
             for (unsigned i = 0; i < parts; i++)
-                sum[i] += *LANES(pixel)(pixel + (size_t)i * VEC_LANES, &v) * (double)weight[t];
+                sum[i] += *LANES(pixel)(pixel + (size_t)i * VEC_LANES, &v) * w;
         }
         memcpy(lanes, sum, sizeof lanes);
         for (size_t k = 0; k < width; k++)
@@ -58,20 +58,19 @@ static inline void LANES(add)(const VEC *term, double *hi, double *lo)
 static inline void LANES(scatter)(const unsigned parts, size_t n, const struct qp_grid_taps *taps,
                                   const WORK *dout, const struct qp_grid_band *band)
 {
-    const size_t width = (size_t)parts * VEC_LANES;
+    const size_t width = (size_t)parts * VEC_LANES, stride = taps->stride;
     for (size_t p = 0; p < n; p++) {
-        const size_t first = p * taps->per_point;
-        const WORK *weight = (const WORK *)taps->weight + first;
+        const WORK *weight = (const WORK *)taps->weight + p;
         VEC gradient[2];
         for (unsigned i = 0; i < parts; i++)
             (void)LANES(pixel)(dout + p * width + (size_t)i * VEC_LANES, &gradient[i]);
         for (unsigned t = 0; t < taps->count[p]; t++) {
-            const uint64_t place = (uint64_t)(taps->place[first + t] - band->begin);
+            const uint64_t place = (uint64_t)(taps->place[t * stride + p] - band->begin);
             if (place >= (uint64_t)band->n)
                 continue;
             for (unsigned i = 0; i < parts; i++) {
                 const size_t at = (size_t)place * width + (size_t)i * VEC_LANES;
-                const VEC term = gradient[i] * (double)weight[t];
+                const VEC term = gradient[i] * (double)weight[t * stride];
                 LANES(add)(&term, band->hi + at, KEEPS_ERRORS ? band->lo + at : NULL);
             }
         }
@@ -79,19 +78,22 @@ static inline void LANES(scatter)(const unsigned parts, size_t n, const struct q
 }
 
 /* The sums of weight * pixel of one point, for each axis and lane, times dout. */
-static inline void LANES(slope)(const unsigned parts, const unsigned n_axes, unsigned n_taps,
-                                const int64_t *place, const WORK *weight, const WORK *image,
-                                const WORK *dout, double terms[QP_GRID_AXES][QP_GRID_LANES])
+static inline void LANES(slope)(const unsigned parts, const unsigned n_axes,
+                                const struct qp_grid_slopes *job, size_t p,
+                                double terms[QP_GRID_AXES][QP_GRID_LANES])
 {
-    const size_t width = (size_t)parts * VEC_LANES;
+    const size_t width = (size_t)parts * VEC_LANES, stride = job->taps->stride;
+    const WORK *weight = (const WORK *)job->taps->weight + p;
+    const WORK *dout = (const WORK *)job->dout + p * width;
     VEC sum[QP_GRID_AXES][2], v;
     memset(sum, 0, sizeof sum);
-    for (unsigned t = 0; t < n_taps; t++) {
-        const WORK *pixel = image + (size_t)place[t] * width;
+    for (unsigned t = 0; t < job->taps->count[p]; t++, weight += n_axes * stride) {
+        const WORK *pixel =
+            (const WORK *)job->image + (size_t)job->taps->place[t * stride + p] * width;
         for (unsigned i = 0; i < parts; i++) {
             (void)LANES(pixel)(pixel + (size_t)i * VEC_LANES, &v);
             for (unsigned a = 0; a < n_axes; a++)
-                sum[a][i] += v * (double)weight[t * n_axes + a];
+                sum[a][i] += v * (double)weight[a * stride];
         }
     }
     for (unsigned i = 0; i < parts; i++) {
@@ -107,17 +109,12 @@ static inline void LANES(slope)(const unsigned parts, const unsigned n_axes, uns
 static inline void LANES(slopes)(const unsigned parts, const unsigned n_axes,
                                  const struct qp_grid_slopes *job)
 {
-    const struct qp_grid_taps *taps = job->taps;
     const size_t width = (size_t)parts * VEC_LANES;
     for (size_t p = 0; p < job->n; p++) {
-        const size_t first = p * taps->per_point;
         double terms[QP_GRID_AXES][QP_GRID_LANES];
-        if (taps->count[p] == 0)
+        if (job->taps->count[p] == 0)
             continue;
-        LANES(slope)
-        (parts, n_axes, taps->count[p], taps->place + first,
-         (const WORK *)taps->weight + first * n_axes, job->image,
-         (const WORK *)job->dout + p * width, terms);
+        LANES(slope)(parts, n_axes, job, p, terms);
         for (unsigned a = 0; a < n_axes; a++) {
             struct qp_sum sum = {job->hi[p * n_axes + a],
                                  KEEPS_ERRORS ? job->lo[p * n_axes + a] : 0};

@@ -2,7 +2,7 @@
  * grid_loops.inc.h - the loops of grid sampling, as a template of the working precision.
  *
  * The including file defines NAME(x) for what is defined here, POINT(x) for what grid_point.inc.h
- * defined, WORK, WORK_DTYPE, KEEPS_ERRORS and ISA.
+ * defined, WORK, BITS, WORK_DTYPE, KEEPS_ERRORS and ISA.
  */
 
 typedef double NAME(quad) __attribute__((vector_size(4 * sizeof(double))));
@@ -22,22 +22,31 @@ typedef WORK NAME(work_quad) __attribute__((vector_size(4 * sizeof(WORK))));
 #define VEC_LANES 4
 #include "grid_lanes.inc.h"
 
+#include "grid_inner.inc.h"
+
+/* Whether the short way is for some points of this problem; it has indices in int32. */
+static bool NAME(has_inner)(const struct qp_grid_rule *rule)
+{
+    bool has = rule->mode == QP_GRID_BILINEAR && rule->padding != QP_GRID_REFLECTION;
+    for (unsigned i = 0; i < QP_GRID_AXES; i++)
+        has &= rule->size[i] <= 1 << 23;
+    return has;
+}
+
 static void NAME(points)(const struct qp_grid_rule *rule, size_t n, const void *coordinates,
-                         struct qp_grid_taps *taps)
+                         const struct qp_grid_taps *taps)
 {
     const WORK *g = coordinates;
-    WORK *weight = taps->weight, *factor = taps->factor;
     struct POINT(axis) axes[QP_GRID_AXES];
     for (unsigned i = 0; i < QP_GRID_AXES; i++)
         axes[i] = POINT(axis)(rule->size[i], rule->align_corners);
+    if (NAME(has_inner)(rule))
+        NAME(inner_points)(rule, axes, n, g, taps);
+    else
+        memset(taps->count, 0, n * sizeof *taps->count);
     for (size_t p = 0; p < n; p++) {
-        const size_t at = p * taps->per_point, n_axes = rule->n_axes;
-        if (taps->slopes)
-            taps->count[p] = POINT(slopes)(rule, axes, g + p * n_axes, taps->place + at,
-                                           weight + at * n_axes, factor + p * n_axes);
-        else
-            taps->count[p] =
-                POINT(point)(rule, axes, g + p * n_axes, taps->place + at, weight + at);
+        if (taps->count[p] == 0)
+            POINT(point)(rule, axes, g + p * rule->n_axes, taps, p);
     }
 }
 
@@ -115,5 +124,6 @@ static const struct qp_grid_kernels NAME(kernels) = {
 #undef NAME
 #undef POINT
 #undef WORK
+#undef BITS
 #undef WORK_DTYPE
 #undef KEEPS_ERRORS

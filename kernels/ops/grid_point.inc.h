@@ -68,11 +68,16 @@ struct NAME(pixel) {
     WORK at, factor;
 };
 
+static inline WORK NAME(scale)(const struct NAME(axis) * a, bool align_corners, WORK g)
+{
+    return align_corners ? (g + 1) / 2 * a->last : ((g + 1) * a->extent - 1) / 2;
+}
+
 static inline WORK NAME(unnormalize)(const struct NAME(axis) * a, bool align_corners, WORK g)
 {
     if (!(g >= -WORK_MAX && g <= WORK_MAX))
         return g > 0 ? WORK_MAX : -WORK_MAX;
-    WORK p = align_corners ? (g + 1) / 2 * a->last : ((g + 1) * a->extent - 1) / 2;
+    WORK p = NAME(scale)(a, align_corners, g);
     p = p > WORK_MAX ? WORK_MAX : p;
     return p < -WORK_MAX ? -WORK_MAX : p;
 }
@@ -220,59 +225,55 @@ static inline bool NAME(lines)(const struct qp_grid_rule *rule, const struct NAM
     return true;
 }
 
-/* Writes the taps of a point in raster order; returns how many. A product has its z first. */
-static inline unsigned NAME(point)(const struct qp_grid_rule *rule, const struct NAME(axis) * axes,
-                                   const WORK *g, int64_t *place, WORK *weight)
+/*
+ * Writes the taps of point p; returns how many. A product has its z first. With slopes there is a
+ * weight for each axis, with the derivative along that axis in place of the line's weight.
+ */
+static inline unsigned NAME(products)(const struct NAME(axis) * axes,
+                                      const struct NAME(line) * lines, unsigned n_axes,
+                                      const struct qp_grid_taps *taps, size_t p)
 {
-    struct NAME(line) lines[QP_GRID_AXES];
     const struct NAME(line) *x = &lines[0], *y = &lines[1], *z = &lines[2];
-    unsigned n = 0;
-    if (!NAME(lines)(rule, axes, g, lines))
-        return 0;
+    const size_t stride = taps->stride;
+    WORK *weight = (WORK *)taps->weight + p;
+    unsigned t = 0;
     for (unsigned k = 0; k < z->n; k++) {
         for (unsigned j = 0; j < y->n; j++) {
             const int64_t row = (z->index[k] * axes[1].size + y->index[j]) * axes[0].size;
-            const WORK w = z->weight[k] * y->weight[j];
-            for (unsigned i = 0; i < x->n; i++, n++) {
-                place[n] = row + x->index[i];
-                weight[n] = w * x->weight[i];
+            const WORK w = z->weight[k] * y->weight[j], w_y = z->weight[k] * y->slope[j];
+            for (unsigned i = 0; i < x->n; i++, t++) {
+                taps->place[t * stride + p] = row + x->index[i];
+                *weight = w * (taps->slopes ? x->slope[i] : x->weight[i]);
+                weight += stride;
+                if (!taps->slopes)
+                    continue;
+                *weight = w_y * x->weight[i];
+                weight += stride;
+                if (n_axes == 2)
+                    continue;
+                *weight = z->slope[k] * y->weight[j] * x->weight[i];
+                weight += stride;
             }
         }
     }
-    return n;
+    return t;
 }
 
 /*
- * The same with the derivatives by each axis for weights, and the factors of the axes. The
- * derivative of nearest is 0: it has no taps.
+ * The taps of point p, whose coordinates are at g, and with slopes its factors. The derivative of
+ * nearest is 0: it has no taps.
  */
-static inline unsigned NAME(slopes)(const struct qp_grid_rule *rule, const struct NAME(axis) * axes,
-                                    const WORK *g, int64_t *place, WORK *weight, WORK *factor)
+static inline void NAME(point)(const struct qp_grid_rule *rule, const struct NAME(axis) * axes,
+                               const WORK *g, const struct qp_grid_taps *taps, size_t p)
 {
-    struct NAME(line) lines[QP_GRID_AXES];
-    const struct NAME(line) *x = &lines[0], *y = &lines[1], *z = &lines[2];
     const unsigned n_axes = rule->n_axes;
-    unsigned n = 0;
-    for (unsigned i = 0; i < n_axes; i++)
-        factor[i] = 0;
-    if (rule->mode == QP_GRID_NEAREST || !NAME(lines)(rule, axes, g, lines))
-        return 0;
-    for (unsigned i = 0; i < n_axes; i++)
-        factor[i] = axes[i].slope * lines[i].factor;
-    for (unsigned k = 0; k < z->n; k++) {
-        for (unsigned j = 0; j < y->n; j++) {
-            const int64_t row = (z->index[k] * axes[1].size + y->index[j]) * axes[0].size;
-            const WORK w = z->weight[k] * y->weight[j], along_y = z->weight[k] * y->slope[j];
-            for (unsigned i = 0; i < x->n; i++, n++) {
-                place[n] = row + x->index[i];
-                weight[n * n_axes] = w * x->slope[i];
-                weight[n * n_axes + 1] = along_y * x->weight[i];
-                if (n_axes == 3)
-                    weight[n * n_axes + 2] = z->slope[k] * y->weight[j] * x->weight[i];
-            }
-        }
-    }
-    return n;
+    WORK *factor = (WORK *)taps->factor + p * n_axes;
+    struct NAME(line) lines[QP_GRID_AXES];
+    const bool reads =
+        !(taps->slopes && rule->mode == QP_GRID_NEAREST) && NAME(lines)(rule, axes, g, lines);
+    taps->count[p] = reads ? NAME(products)(axes, lines, n_axes, taps, p) : 0;
+    for (unsigned i = 0; taps->slopes && i < n_axes; i++)
+        factor[i] = reads ? axes[i].slope * lines[i].factor : 0;
 }
 
 #undef NAME

@@ -4,6 +4,7 @@
 #define NAME(x)      x##_f32
 #define POINT(x)     qp_grid_##x##_f32
 #define WORK         float
+#define BITS         uint32_t
 #define WORK_DTYPE   QPLAN_F32
 #define KEEPS_ERRORS 0
 #include "grid_loops.inc.h"
@@ -11,6 +12,7 @@
 #define NAME(x)      x##_f64
 #define POINT(x)     qp_grid_##x##_f64
 #define WORK         double
+#define BITS         uint64_t
 #define WORK_DTYPE   QPLAN_F64
 #define KEEPS_ERRORS 1
 #include "grid_loops.inc.h"

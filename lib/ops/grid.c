@@ -130,8 +130,8 @@ static struct sizes sizes_of(const struct qplan_op *op, enum qp_grid_pass pass)
                       .weights = pass == QP_GRID_DGRID ? grid->rule.n_axes : 1,
                       .sum = (op->work == QPLAN_F64 ? 2 : 1) * sizeof(double),
                       .sums_of_point = grid->rule.n_axes};
-    const size_t tap = sizeof(int64_t) + s.weights * s.work;
-    s.tap_bytes = sizeof(uint32_t) + qp_grid_max_taps(&grid->rule) * tap + s.sums_of_point * s.work;
+    const size_t tap = 2 * sizeof(int64_t) + s.weights * s.work;
+    s.tap_bytes = sizeof(uint32_t) + qp_grid_max_taps(&grid->rule) * tap;
     return s;
 }
 
@@ -139,11 +139,11 @@ static void take_taps(const struct qplan_op *op, const struct sizes *s, uint64_t
                       struct qp_carve *carve, struct qp_grid_taps *taps)
 {
     const struct qp_grid *grid = op->state;
-    taps->per_point = qp_grid_max_taps(&grid->rule);
+    const uint64_t n_taps = n * qp_grid_max_taps(&grid->rule);
+    taps->stride = (size_t)n;
     taps->count = qp_take(carve, n * sizeof *taps->count);
-    taps->place = qp_take(carve, n * taps->per_point * sizeof *taps->place);
-    taps->weight = qp_take(carve, n * taps->per_point * s->weights * s->work);
-    taps->factor = qp_take(carve, n * s->sums_of_point * s->work);
+    taps->place = qp_take(carve, n_taps * sizeof *taps->place);
+    taps->weight = qp_take(carve, n_taps * s->weights * s->work);
 }
 
 static void take_worker(const struct qplan_op *op, enum qp_grid_pass pass,
@@ -164,8 +164,13 @@ static void take_worker(const struct qplan_op *op, enum qp_grid_pass pass,
     w->lo = qp_take(carve, (uint64_t)QP_GRID_LANES * QP_GRID_TILE * sizeof(double));
     if (pass != QP_GRID_DINPUT) {
         w->image = qp_take(carve, pixels * s.width * s.work);
-        w->place = qp_take(carve, QP_GRID_STAGE * sizeof *w->place);
+        w->place =
+            qp_take(carve, layout->dense ? 0
+                                         : layout->tap_points * qp_grid_max_taps(&grid->rule) *
+                                               sizeof *w->place);
     }
+    if (pass == QP_GRID_DGRID)
+        w->factor = qp_take(carve, n_sums * s.work);
     if (pass != QP_GRID_SAMPLE) {
         w->dout = qp_take(carve, (uint64_t)QP_GRID_TILE * s.width * s.work);
         w->sums_hi = qp_take(carve, n_sums * sizeof(double));
@@ -218,7 +223,8 @@ static struct qp_grid_layout layout_of(const struct qplan_op *op, enum qp_grid_p
     if (pass == QP_GRID_DINPUT)
         l.band_pixels = grow(l.band_pixels, grid->n_pixels, s.width * s.sum, &room);
     if (pass == QP_GRID_DGRID)
-        l.slice_points = grow(l.slice_points, grid->n_points, s.sums_of_point * s.sum, &room);
+        l.slice_points =
+            grow(l.slice_points, grid->n_points, s.sums_of_point * (s.sum + s.work), &room);
     if (pass != QP_GRID_DINPUT &&
         wants_dense(grid, pass == QP_GRID_DGRID ? l.slice_points : grid->n_points))
         l.dense = grid->n_pixels <= room / (s.width * s.work);

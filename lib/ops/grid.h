@@ -69,7 +69,9 @@ struct qp_grid_worker {
     size_t held_n;
     char *raw, *work; /* lanes as stored and in working precision, QP_GRID_STAGE elements each */
     char *image;      /* a block, or what the taps of a tile read */
-    int64_t *place;   /* of those taps in image */
+    int64_t *place;   /* of those taps in image, as taps.place */
+    char *factor;     /* dgrid: of the points of a slice */
+    uint64_t slice;   /* the first of them */
     char *dout;       /* a tile of a block */
     double *hi, *lo;  /* QP_GRID_LANES rows of a tile */
     double *sums_hi, *sums_lo; /* of a band or slice */

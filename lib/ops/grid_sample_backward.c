@@ -173,27 +173,25 @@ static void add_block(const struct job *job, struct qp_grid_worker *w,
 }
 
 /* n sums times the factors of their points: one product, after which no error is kept. */
-static void scale_sums(const struct job *job, size_t n, const void *factor, const double *hi,
-                       const double *lo, struct qp_grid_worker *w)
+static void scale_sums(const struct job *job, size_t at, size_t n, struct qp_grid_worker *w)
 {
     const bool errors = job->run.sums->keeps_errors;
     for (size_t i = 0; i < n; i++) {
-        const double f = errors ? ((const double *)factor)[i] : (double)((const float *)factor)[i];
-        w->hi[i] = f * (errors ? qp_sum_value(&(struct qp_sum){hi[i], lo[i]}) : hi[i]);
+        const double f = errors ? ((const double *)(void *)w->factor)[at + i]
+                                : (double)((const float *)(void *)w->factor)[at + i];
+        const struct qp_sum sum = {w->sums_hi[at + i], errors ? w->sums_lo[at + i] : 0};
+        w->hi[i] = f * qp_sum_value(&sum);
         w->lo[i] = 0;
     }
 }
 
-static void finish_points(struct job *job, struct qp_grid_worker *w, uint64_t point, size_t n,
-                          uint64_t at)
+/* Results of a slice of n numbers, the first of which is at the given place of dgrid. */
+static void finish_slice(struct job *job, struct qp_grid_worker *w, uint64_t to, uint64_t n)
 {
-    const size_t n_axes = job->run.grid->rule.n_axes;
-    for (size_t i = 0; i < n; i += QP_GRID_TILE) {
-        const size_t part = (size_t)qp_min_u64(QP_GRID_TILE, n - i) * n_axes;
-        const struct qp_grid_taps taps = qp_grid_taps_at(&job->run, w, i);
-        const size_t sum = (size_t)(at + i) * n_axes;
-        scale_sums(job, part, taps.factor, w->sums_hi + sum, w->sums_lo + sum, w);
-        put_sums(job, (point + i) * n_axes, part, w->hi, w->lo, w->raw);
+    for (uint64_t at = 0; at < n; at += QP_GRID_STAGE) {
+        const size_t part = (size_t)qp_min_u64(QP_GRID_STAGE, n - at);
+        scale_sums(job, (size_t)at, part, w);
+        put_sums(job, to + at, part, w->hi, w->lo, w->raw);
     }
 }
 
@@ -206,24 +204,20 @@ static void dgrid_unit(void *ctx, unsigned worker, uint64_t u)
     const uint64_t batch = u / job->n_parts, begin = u % job->n_parts * job->part;
     const uint64_t n_slice = qp_min_u64(job->part, grid->n_points - begin);
     const uint64_t n_blocks = grid->rule.mode == QP_GRID_NEAREST ? 0 : qp_grid_n_blocks(grid);
-    const uint64_t step = run->layout.tap_points;
-    clear_sums(job, w, n_slice * grid->rule.n_axes);
-    for (uint64_t b = 0; b <= n_blocks; b++) { /* the last round is that of the results */
-        struct qp_grid_block block = {0};
-        const void *image = NULL;
-        if (b < n_blocks) {
-            block = qp_grid_block(grid, batch, b);
-            image = qp_grid_image(run, w, &block);
-        }
+    const uint64_t step = run->layout.tap_points, n_sums = n_slice * grid->rule.n_axes;
+    w->slice = begin;
+    clear_sums(job, w, n_sums);
+    memset(w->factor, 0, n_sums * run->work_bytes); /* for sums that no block adds to */
+    for (uint64_t b = 0; b < n_blocks; b++) {
+        const struct qp_grid_block block = qp_grid_block(grid, batch, b);
+        const void *image = qp_grid_image(run, w, &block);
         for (uint64_t at = 0; at < n_slice; at += step) {
             const size_t n = (size_t)qp_min_u64(step, n_slice - at);
             qp_grid_hold(run, w, batch, begin + at, n);
-            if (b < n_blocks)
-                add_block(job, w, &block, image, begin + at, n, at);
-            else
-                finish_points(job, w, batch * grid->n_points + begin + at, n, at);
+            add_block(job, w, &block, image, begin + at, n, at);
         }
     }
+    finish_slice(job, w, (batch * grid->n_points + begin) * grid->rule.n_axes, n_sums);
 }
 
 static void run_dgrid(struct qp_op_call *call)

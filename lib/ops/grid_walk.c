@@ -71,29 +71,29 @@ void qp_grid_hold(const struct qp_grid_run *run, struct qp_grid_worker *w, uint6
     const struct qp_grid_rule *rule = &run->grid->rule;
     if (w->held_n == n && w->held_batch == batch && w->held_first == first)
         return;
+    w->held_batch = batch;
+    w->held_first = first;
+    w->held_n = n;
     for (size_t i = 0; i < n; i += QP_GRID_TILE) {
         const size_t part = (size_t)qp_min_u64(QP_GRID_TILE, n - i);
         const uint64_t at = (batch * run->grid->n_points + first + i) * rule->n_axes;
-        struct qp_grid_taps taps = qp_grid_taps_at(run, w, i);
+        const struct qp_grid_taps taps = qp_grid_taps_at(run, w, i);
         /* A tile of points fits into a stage. */
         const void *src = qp_view_get(run->points, at, part * rule->n_axes, w->raw);
         run->kernels->points(rule, part, decoded(run, part * rule->n_axes, src, w->work), &taps);
     }
-    w->held_batch = batch;
-    w->held_first = first;
-    w->held_n = n;
 }
 
 struct qp_grid_taps qp_grid_taps_at(const struct qp_grid_run *run, const struct qp_grid_worker *w,
                                     size_t i)
 {
-    const size_t n_axes = run->grid->rule.n_axes, tap = i * w->taps.per_point;
-    const size_t weights = w->taps.slopes ? n_axes : 1;
+    const size_t n_axes = run->grid->rule.n_axes;
     struct qp_grid_taps taps = w->taps;
     taps.count += i;
-    taps.place += tap;
-    taps.weight = (char *)taps.weight + tap * weights * run->work_bytes;
-    taps.factor = (char *)taps.factor + i * n_axes * run->work_bytes;
+    taps.place += i;
+    taps.weight = (char *)taps.weight + i * run->work_bytes;
+    if (taps.slopes)
+        taps.factor = w->factor + (size_t)(w->held_first - w->slice + i) * n_axes * run->work_bytes;
     return taps;
 }
 
@@ -108,10 +108,10 @@ static void gather(const struct qp_grid_run *run, uint64_t plane, size_t n,
     const uint64_t begin = plane * run->grid->n_pixels;
     const char *direct = qp_view_at(view, begin, (size_t)run->grid->n_pixels);
     for (size_t p = 0; p < n; p++) {
-        const int64_t *place = taps->place + p * taps->per_point;
         for (unsigned t = 0; t < taps->count[p]; t++, to += view->elem_bytes) {
-            const char *from = direct ? direct + (size_t)place[t] * view->elem_bytes
-                                      : qp_view_at(view, begin + (uint64_t)place[t], 1);
+            const uint64_t place = (uint64_t)taps->place[t * taps->stride + p];
+            const char *from = direct ? direct + (size_t)place * view->elem_bytes
+                                      : qp_view_at(view, begin + place, 1);
             memcpy(to, from, view->elem_bytes);
         }
     }
@@ -123,7 +123,7 @@ static size_t number(const struct qp_grid_taps *taps, size_t n, int64_t *place)
     int64_t next = 0;
     for (size_t p = 0; p < n; p++) {
         for (unsigned t = 0; t < taps->count[p]; t++)
-            place[p * taps->per_point + t] = next++;
+            place[t * taps->stride + p] = next++;
     }
     return (size_t)next;
 }
