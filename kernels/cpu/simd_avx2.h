@@ -192,19 +192,23 @@ static inline void v_store_f32(unsigned char *p, vf x)
     _mm256_storeu_ps((float *)(void *)p, v_max(least, v_min(most, x)));
 }
 
-/*
- * Half to even, on the bits with their sign: the carry of a rounding stops at the exponent, since
- * what would become infinite has been made the largest finite value.
+/* Half to even, on the bits with their sign: a carry goes into the exponent, at last to infinity.
  */
-static inline void v_store_bf16(unsigned char *p, vf x)
+static inline void v_round_bf16(unsigned char *p, vf x)
 {
-    const vf most = _mm256_set1_ps(0x1.fep127f), least = _mm256_set1_ps(-0x1.fep127f);
-    vi bits = _mm256_castps_si256(v_max(least, v_min(most, x)));
+    vi bits = _mm256_castps_si256(x);
     vi odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     vi rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
     vi upper = _mm256_srli_epi32(rounded, 16);
     vi packed = _mm256_packus_epi32(upper, upper);
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+}
+
+/* What would become infinite is made the largest finite value first. */
+static inline void v_store_bf16(unsigned char *p, vf x)
+{
+    const vf most = _mm256_set1_ps(0x1.fep127f), least = _mm256_set1_ps(-0x1.fep127f);
+    v_round_bf16(p, v_max(least, v_min(most, x)));
 }
 
 static inline void v_store_f16(unsigned char *p, vf x)

@@ -4,6 +4,7 @@
 #include "affine.h"
 
 #include "../cpu/runs.h"
+#include "../dtypes/bf16/codec.h"
 #include "../dtypes/f16/codec.h"
 #include "../dtypes/f32/codec.h"
 #include "../dtypes/f64/codec.h"
@@ -57,22 +58,11 @@ static inline void store_f32(unsigned char *p, float y)
 #define DTYPE          QPLAN_F16
 #define ELEM_BYTES     2
 #define LOAD           qp_load_f16
-#define STORE(p, y)    qp_store_f16(p, (double)(y))
+#define STORE          qp_store_f16_in_f32
 #define GRADIENT(p, y) (void)qp_gradient_f16(p, (double)(y))
 #define KEEP           keep_16
 #define HALF_WAY       QP_HALF_WAY_F16
 #include "affine.inc.h"
-
-/* bf16 by integers, which vectors can do; the codec is for any double. */
-static inline float load_bf16(const unsigned char *p)
-{
-    uint16_t bits;
-    memcpy(&bits, p, sizeof bits);
-    const uint32_t wide = (uint32_t)bits << 16;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    return x;
-}
 
 /* Half to even; a carry out of the mantissa makes infinity by itself. */
 static inline void gradient_bf16(unsigned char *p, float y)
@@ -83,17 +73,11 @@ static inline void gradient_bf16(unsigned char *p, float y)
     memcpy(p, &rounded, sizeof rounded);
 }
 
-/* Clipped first, to the largest finite value: what it clips would round to that or further. */
-static inline void store_bf16(unsigned char *p, float y)
-{
-    gradient_bf16(p, f32_clamp(y, -0x1.fep127f, 0x1.fep127f));
-}
-
 #define NAME(op)   op##_bf16
 #define DTYPE      QPLAN_BF16
 #define ELEM_BYTES 2
-#define LOAD       load_bf16
-#define STORE      store_bf16
+#define LOAD       qp_load_bf16
+#define STORE      qp_store_bf16_in_f32
 #define GRADIENT   gradient_bf16
 #define KEEP       keep_16
 #define HALF_WAY   QP_HALF_WAY_BF16
@@ -120,8 +104,8 @@ static inline void store_bf16(unsigned char *p, float y)
 #define DTYPE      QPLAN_F64
 #define ELEM_BYTES 8
 #define LOAD       qp_load_f64
-#define STORE      qp_store_f64
-#define GRADIENT   qp_store_f64
+#define STORE      qp_store_f64_in_f64
+#define GRADIENT   qp_store_f64_in_f64
 #define KEEP       keep_64
 #define HALF_WAY   ((double)INFINITY)
 #include "affine.inc.h"

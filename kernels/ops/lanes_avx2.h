@@ -172,14 +172,9 @@ static inline void v_gradient_f16(unsigned char *p, vf x)
                      _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* Half to even by integers: a carry out of the mantissa makes infinity by itself. */
 static inline void v_gradient_bf16(unsigned char *p, vf x)
 {
-    const vi bits = _mm256_castps_si256(x);
-    const vi odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const vi bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    const vi rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
-    _mm_storeu_si128((__m128i *)p, v_narrow16(rounded));
+    v_round_bf16(p, x);
 }
 
 static inline void v_keep_32(unsigned char *p, const unsigned char *from, vf mask)

@@ -170,7 +170,7 @@ static inline void put(enum qplan_storage dtype, void *data, size_t i, double x)
     } else if (dtype == QPLAN_STORAGE_F32) {
         ((float *)data)[i] = (float)x;
     } else if (isfinite(x) && fabs(x) < (is_f16 ? 65520.0 : 0x1.ffp127)) {
-        (is_f16 ? qp_store_f16 : qp_store_bf16)(p, x);
+        (is_f16 ? qp_store_f16_in_f64 : qp_store_bf16_in_f64)(p, x);
     } else {
         uint16_t bits = is_f16 ? 0x7c00 : 0x7f80;
         bits = (uint16_t)(bits | (isnan(x) ? (is_f16 ? 0x200 : 0x40) : x < 0 ? 0x8000 : 0));
