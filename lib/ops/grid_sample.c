@@ -89,7 +89,7 @@ static void run(struct qp_op_call *call)
         for (size_t p = 0; p < QP_GRID_TILE; p++)
             job.run.workers[i].lo[p] = 0;
     }
-    job.slice = qp_div_up(grid->n_points, qp_div_up(op->n_workers, n_blocks));
+    job.slice = qp_div_up(grid->n_points, qp_max_u64(qp_div_up(op->n_workers, n_blocks), 1));
     job.n_slices = qp_div_up(grid->n_points, job.slice);
     qp_op_units(op, n_blocks * job.n_slices, unit, &job);
     call->counts.overflow = job.run.overflow;

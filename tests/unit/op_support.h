@@ -14,7 +14,7 @@ struct problem {
     struct qplan_op_field fields[12];
     size_t n_fields;
     struct qplan_tensor tensors[MAX_TENSORS];
-    int64_t shapes[MAX_TENSORS][4];
+    int64_t shapes[MAX_TENSORS][5];
     size_t n_tensors;
     struct qplan_op_preference preference;
     struct qplan_op_counts counts;
@@ -35,7 +35,7 @@ static inline void set_number(struct problem *p, const char *field, int64_t numb
     p->fields[p->n_fields++] = (struct qplan_op_field){.name = field, .number = number};
 }
 
-/* Adds a tensor with a buffer that just fits. shape: up to 4 extents. */
+/* Adds a tensor with a buffer that just fits. shape: up to 5 extents. */
 static inline struct qplan_tensor *add(struct problem *p, const char *name,
                                        enum qplan_storage dtype, unsigned rank,
                                        const int64_t *shape, void *data)
