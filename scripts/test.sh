@@ -2,10 +2,12 @@
 # Builds and runs the whole test suite, and says at the end what ran and what failed.
 #
 #   scripts/test.sh [--fast] [--full] [-L LABEL]
+#   scripts/test.sh --oracle
 #
 #   --fast     the first configuration only
 #   --full     also the tests labelled slow, and five minutes of fuzzing per target, not 30 seconds
 #   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops static slow
+#   --oracle   only the comparison with PyTorch, which it installs into build/oracle-venv: about 1 GB
 #
 # The configurations, one folder below build/ each (CMakePresets.json has their settings):
 #   test    gcc, warnings are errors: every test, with the static checks
@@ -21,6 +23,7 @@ fast=""
 fuzz_seconds=30
 timeout=900
 skip="slow"
+oracle=""
 while [ $# -gt 0 ]; do
     case $1 in
     --fast) fast=1 ;;
@@ -29,6 +32,11 @@ while [ $# -gt 0 ]; do
         fuzz_seconds=300
         timeout=3600
         export QPLAN_TEST_FULL=1
+        ;;
+    --oracle)
+        oracle=oracle
+        fast=1
+        label=oracle
         ;;
     -L)
         label=${2:?"-L needs a label"}
@@ -43,9 +51,21 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-scripts/setup test
+scripts/setup "${oracle:-test}"
 # A python3 of the user's own may come first in PATH and lack what the distribution's has.
 python3 -c 'import numpy' 2>/dev/null || PATH=/usr/bin:$PATH
+
+# Where no package index can be reached the tests of the label say that they are skipped.
+install_torch() {
+    venv=build/oracle-venv
+    ! "$venv/bin/python3" -c 'import torch' 2>/dev/null || return 0
+    echo "==== oracle: install torch"
+    mkdir -p build
+    { python3 -m venv "$venv" &&
+        timeout 900 "$venv/bin/python3" -m pip install -qq torch==2.13.0 numpy; } ||
+        echo "no PyTorch: it could not be installed"
+}
+[ -z "$oracle" ] || install_torch
 
 failed=0
 summary=""
@@ -88,7 +108,7 @@ if [ -z "$fast" ]; then
     # Limits of time and memory are meant for the plain program; a sanitizer needs more of both.
     export QPLAN_TEST_LIMITS=off
     export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
-    run asan -LE "^($skip|static)\$"
+    run asan -LE "^($skip|static|oracle)\$"
     unset QPLAN_TEST_LIMITS ASAN_OPTIONS UBSAN_OPTIONS
     run clang -L '^(unit|property|golden)$' -LE "^($skip|static)\$"
 fi
