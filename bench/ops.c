@@ -1,13 +1,13 @@
 /*
- * ops.c - how long one operator takes for one problem, on one thread and on two, beside a memcpy
- * that moves as many bytes: what it reads and what it writes add up to the tensors of the problem.
- * The two take turns, round by round; the least of each counts, since a busy machine only adds.
+ * ops.c - how long one operator takes for one problem, on one thread and on two, beside a memcpy of
+ * the bytes that it must move: its inputs and its outputs, once each. The two take turns, round by
+ * round; the least of each counts, since a busy machine only adds.
  *
  *     bench-ops ROUNDS OPERATOR [@BYTES] [FIELD=VALUE]... [NAME:DTYPE:SHAPE[:KIND]]...
  *
- * SHAPE is 4096x4096. KIND says what a tensor holds: nothing = numbers around 0, "scale" = around
- * 1/64, "below=N" = integers below N, "step=N" = 0, N, 2N, ... The result is a line of JSON with
- * the median seconds of each and the median of the ratios of the rounds.
+ * SHAPE is 4096x4096. KIND says what a tensor holds: nothing = numbers around 0, "zero", "scale" =
+ * around 1/64, "below=N" = integers below N. @BYTES is what must be moved where that is not all of
+ * the tensors. The result is a line of JSON.
  */
 #include "kernels/kernel.h"
 #include "lib/base/alloc.h"
@@ -31,13 +31,14 @@ struct problem {
     int64_t shapes[MAX_TENSORS][QPLAN_MAX_RANK];
     size_t n_fields, n_tensors, n_inputs;
     uint64_t n_bytes; /* that must be moved */
-    char *from, *to;  /* half as many each, for memcpy */
+    char *from, *to;  /* as many each, for memcpy */
 };
 
-static double now(void)
+/* One thread has the time that it ran, which nothing else on the machine adds to. */
+static double now(unsigned threads)
 {
     struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    (void)clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -168,8 +169,8 @@ static void add_outputs(struct problem *p, const struct qplan_op *op)
     const bool all = p->n_bytes == 0;
     for (size_t i = 0; all && i < p->n_tensors; i++)
         p->n_bytes += p->tensors[i].n_bytes;
-    p->from = make(p->n_bytes / 2 + 1);
-    p->to = make(p->n_bytes / 2 + 1);
+    p->from = make(p->n_bytes);
+    p->to = make(p->n_bytes);
 }
 
 /* ---- What is timed ----------------------------------------------------------------------------
@@ -183,7 +184,7 @@ struct copy {
 static void *copy_part(void *ctx)
 {
     const struct copy *c = ctx;
-    const size_t n = (size_t)(c->p->n_bytes / 2 / c->n_parts);
+    const size_t n = (size_t)(c->p->n_bytes / c->n_parts);
     memcpy(c->p->to + c->part * n, c->p->from + c->part * n, n);
     return NULL;
 }
@@ -192,7 +193,7 @@ static double time_memcpy(const struct problem *p, unsigned threads)
 {
     struct copy parts[MAX_THREADS];
     pthread_t others[MAX_THREADS];
-    double start = now();
+    double start = now(threads);
     for (unsigned i = 0; i < threads; i++) {
         parts[i] = (struct copy){p, i, threads};
         if (i > 0 && pthread_create(&others[i], NULL, copy_part, &parts[i]) != 0)
@@ -201,17 +202,18 @@ static double time_memcpy(const struct problem *p, unsigned threads)
     (void)copy_part(&parts[0]);
     for (unsigned i = 1; i < threads; i++)
         (void)pthread_join(others[i], NULL);
-    return now() - start;
+    return now(threads) - start;
 }
 
-static double time_op(const struct problem *p, const struct qplan_op *op, void *workspace)
+static double time_op(const struct problem *p, const struct qplan_op *op, unsigned threads,
+                      void *workspace)
 {
     struct qplan_error err;
     const struct qplan_op_args args = {p->tensors, p->n_tensors, NULL};
-    double start = now();
+    double start = now(threads);
     if (qplan_op_run(op, NULL, workspace, qplan_op_workspace_size(op), &args, &err) != QPLAN_OK)
         fail(err.subject, err.message);
-    return now() - start;
+    return now(threads) - start;
 }
 
 /* ---- Rounds -----------------------------------------------------------------------------------
@@ -235,10 +237,10 @@ static void bench(struct problem *p, const char *name, unsigned threads, int rou
     if (!p->from)
         add_outputs(p, op);
     void *workspace = make(qplan_op_workspace_size(op));
-    (void)time_op(p, op, workspace); /* warms up */
+    (void)time_op(p, op, threads, workspace); /* warms up */
     for (int i = 0; i < rounds; i++) {
         copy = least(copy, time_memcpy(p, threads));
-        run = least(run, time_op(p, op, workspace));
+        run = least(run, time_op(p, op, threads, workspace));
     }
     printf("%s{\"threads\":%u,\"seconds\":%.6g,\"memcpy\":%.6g}", threads > 1 ? "," : "", threads,
            run, copy);

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Measures every operator at a realistic size: against memcpy, and against PyTorch where it is there.
 
-The ratio to memcpy is the time of a memcpy that moves as many bytes (reads and writes together as
-many as the operator must) divided by the operator's, on one thread and on two: 1 is as fast as
-memory. The ratio to PyTorch is its time for the same result divided by the operator's, both
+The ratio to memcpy is the time of a memcpy of the bytes that the operator must move (its inputs and
+outputs, once each) divided by the operator's, on one thread and on two. A memcpy reads and writes
+each of these bytes, the operator does one of the two: 2 is as fast as memory. One thread is timed by
+the CPU time it used, two by the clock.
+
+The ratio to PyTorch is its time for the same result divided by the operator's, both
 on two threads: above 1 qplan is faster. PyTorch's side is one call where it has one, else the
 expression that people write. Times are the least of all rounds: what else runs on the machine only
 adds to them.
