@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures every operator at a realistic size: against memcpy, and against PyTorch where it is there.
+"""Measures every operator at a realistic size, against memcpy and, where it is there, PyTorch.
 
 The ratio to memcpy is the time of a memcpy of the bytes that the operator must move (its inputs and
 outputs, once each) divided by the operator's, on one thread and on two. A memcpy reads and writes
-each of these bytes, the operator does one of the two: 2 is as fast as memory. One thread is timed by
-the CPU time it used, two by the clock.
+each of these bytes, the operator does one of the two: 2 is as fast as memory. One thread is timed
+by the CPU time it used, two by the clock.
 
 The ratio to PyTorch is its time for the same result divided by the operator's, both
 on two threads: above 1 qplan is faster. PyTorch's side is one call where it has one, else the
@@ -50,7 +50,8 @@ FIELDS = {"per_channel": ["axis=0"], "per_group": [f"group_size={GROUP}"],
 def spread(granularity, x):
     """Scales as the expressions of PyTorch want them: broadcast against [.., rows, .., cols]."""
     views = {"per_tensor": (1,), "per_channel": (ROWS, 1), "per_token": (ROWS, 1),
-             "per_group": (ROWS, COLS // GROUP, 1), "per_block": (ROWS // GROUP, 1, COLS // GROUP, 1)}
+             "per_group": (ROWS, COLS // GROUP, 1),
+             "per_block": (ROWS // GROUP, 1, COLS // GROUP, 1)}
     return x.reshape(views[granularity])
 
 
@@ -223,7 +224,9 @@ def grid_rows():
             return lambda: F.grid_sample(x, grid, mode=mode, align_corners=False)
 
         def sample_backward(mode, shape=shape, points=points):
-            x, grid = torch.rand(shape).requires_grad_(), (torch.rand(points) * 2 - 1).requires_grad_()
+            x, grid = torch.rand(shape), torch.rand(points) * 2 - 1
+            x.requires_grad_()
+            grid.requires_grad_()
             y = F.grid_sample(x, grid, mode=mode, align_corners=False)
             dy = torch.rand_like(y)
             return lambda: torch.autograd.grad(y, (x, grid), dy, retain_graph=True)
@@ -239,8 +242,8 @@ def grid_rows():
             return lambda: torch.autograd.grad(y, theta, dy, retain_graph=True)
 
         for mode in ("bilinear", "nearest") + ("bicubic",) * (dims == 2):
-            yield Row(f"grid_sample_{dims}d {mode}", f"grid_sample_{dims}d", [f"mode={mode}", x, grid],
-                      lambda mode=mode, make=sample: make(mode))
+            yield Row(f"grid_sample_{dims}d {mode}", f"grid_sample_{dims}d",
+                      [f"mode={mode}", x, grid], lambda mode=mode, make=sample: make(mode))
             yield Row(f"grid_sample_{dims}d_backward {mode}", f"grid_sample_{dims}d_backward",
                       [f"mode={mode}", dy, x, grid],
                       lambda mode=mode, make=sample_backward: make(mode))
@@ -261,7 +264,8 @@ def parameter_rows():
         return lambda: o._calculate_qparams(low, high)
 
     yield Row("params_from_statistics", "params_from_statistics",
-              ["dtype=int8", "scheme=symmetric", f"min:F32:{n}:zero", f"max:F32:{n}:scale"], observer)
+              ["dtype=int8", "scheme=symmetric", f"min:F32:{n}:zero", f"max:F32:{n}:scale"],
+              observer)
 
 
 def rows():

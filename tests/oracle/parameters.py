@@ -4,14 +4,14 @@ fake_quantize makes of values inside of the statistics."""
 import torch
 
 from problem import Differs, Oracle, Problem, equal, show
-from quantize import RANGES, expected_parameters
+from quantize import RANGES, WIDE, expected_parameters
 
-WIDE = {"int16": (-32768, 32767), "uint16": (0, 65535)}
 AFFINE = ("asymmetric", "linear", "channel_wise", "block_wise")
 
 
 def make(draw):
-    fields = {"dtype": draw.choice([*RANGES, *WIDE]), "narrow_range": draw.chance(0.3),
+    code = draw.choice([*RANGES, *WIDE])
+    fields = {"dtype": code, "narrow_range": code.startswith("int") and draw.chance(0.3),
               "scheme": draw.choice(["symmetric", "symmetric", *AFFINE, "logarithmic"])}
     if fields["scheme"] == "block_wise":
         fields["block_size"] = draw.between(1, 64)

@@ -16,6 +16,7 @@ from problem import (FLOATS, Differs, Oracle, Problem, equal, half_step, rounded
 
 GRANULARITIES = ("per_tensor", "per_channel", "per_group", "per_token", "per_block")
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7), "uint4": (0, 15)}
+WIDE = {"int16": (-32768, 32767), "uint16": (0, 65535)}  # of params_from_statistics
 
 
 # ---- Granularities -------------------------------------------------------------------------------
@@ -374,8 +375,8 @@ def make_learnable(granularity, gradient, draw):
     low, high = bounds_of(problem.fields)
     if not low <= 0 <= high or high - low > 255:
         low, high = -128, 127
-        fields = {key: value for key, value in problem.fields.items() if key not in ("q_min", "q_max")}
-        problem = Problem(fields, problem.inputs)
+        problem.fields.pop("q_min")
+        problem.fields.pop("q_max")
     if gradient and draw.chance(0.5):
         problem.fields["grad_factor"] = draw.choice([0.5, 0.125, 3.0])
     scale = problem.inputs["scale"]
@@ -490,23 +491,25 @@ def make_dynamic(granularity, draw):
 
 
 def observed(low, high, code, scheme, narrow):
-    """Scale and zero point by the observers of PyTorch, in the dtype of low, without their floor."""
+    """Scale and zero point by PyTorch's observers, in the dtype of low, without their floor."""
     from torch.ao.quantization.observer import PerChannelMinMaxObserver
 
-    q_min, q_max = RANGES[code]
+    q_min, q_max = (RANGES | WIDE)[code]
     observer = PerChannelMinMaxObserver(
-        dtype=torch.qint8 if code.startswith("int") else torch.quint8,
-        qscheme=getattr(torch, f"per_channel_{'symmetric' if scheme == 'symmetric' else 'affine'}"),
-        quant_min=q_min + narrow, quant_max=q_max, eps=0.0)
+        dtype=torch.qint8 if code.startswith("int") else torch.quint8, eps=0.0,
+        qscheme=getattr(torch, f"per_channel_{'symmetric' if scheme == 'symmetric' else 'affine'}"))
+    # Its constructor takes no range without 0; the arithmetic does.
+    observer.quant_min, observer.quant_max = q_min + narrow, q_max
     scale, zero = observer._calculate_qparams(low, high)
     return scale, zero.to(torch.int64)
 
 
 def rounded_up(scale, dtype):
-    """The least value of a dtype that is not below scale: qplan's stored scale (PyTorch's is f32)."""
+    """qplan's stored scale: the least normal value of a dtype that is not below. (PyTorch: f32.)"""
     near = scale.to(dtype)
-    return torch.where(near.to(scale.dtype) < scale,
-                       torch.nextafter(near, torch.full_like(near, float("inf"))), near)
+    up = torch.where(near.to(scale.dtype) < scale,
+                     torch.nextafter(near, torch.full_like(near, float("inf"))), near)
+    return up.clamp(min=torch.finfo(dtype).smallest_normal)
 
 
 def check_dynamic(granularity, problem, outputs):
@@ -534,7 +537,9 @@ def check_dynamic(granularity, problem, outputs):
 def expected_parameters(low, high, code, scheme, narrow, stored):
     """The observers' parameters; their middle of an unsigned range and their scale of a set of
     zeros differ from qplan's, which are a constant and 1."""
-    q_min, q_max = RANGES[code]
+    if low.numel() == 0:
+        return low.to(stored), low.to(torch.int64)
+    q_min, q_max = (RANGES | WIDE)[code]
     q_min += narrow
     nothing = (low == 0) & (high == 0)
     scale, zero = observed(low, high, code, scheme, narrow)

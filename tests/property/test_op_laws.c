@@ -75,6 +75,24 @@ static void golden_close(struct golden *g)
     free(g->bytes);
 }
 
+/* Only a file can be refused for a tensor that is an output; in memory it is the place for it. */
+static bool lists_output(const struct golden *g)
+{
+    for (size_t i = 0; i < g->n_fields; i++) {
+        if (strcmp(g->fields[i].name, "accumulate") == 0)
+            return false;
+    }
+    for (size_t i = 0; i < g->info->n_arguments; i++) {
+        const struct qplan_op_argument_info *argument = &g->info->arguments[i];
+        for (size_t k = 0; k < qplan_checkpoint_count(g->file); k++) {
+            if (argument->direction != QPLAN_OP_IN &&
+                strcmp(qplan_checkpoint_entry(g->file, k)->name, argument->name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 static const unsigned char *content(const struct golden *g, const struct qplan_entry *entry)
 {
     uint64_t n_header;
@@ -326,7 +344,7 @@ static void test_every_case(void **state)
         (void)snprintf(path, sizeof path, FOLDER "/%s", names[i]->d_name);
         if (strstr(path, ".safetensors")) {
             golden_open(&g, path);
-            if (g.info)
+            if (g.info && !(g.refused && lists_output(&g)))
                 check_golden(names[i]->d_name, &g);
             for (size_t k = 0; g.info && !g.refused && qplan_op_at(k); k++)
                 seen[k] |= qplan_op_at(k) == g.info;
