@@ -113,7 +113,7 @@ static inline void V(scale_terms)(WORK dout, WORK x, WORK scale, WORK steps, boo
 static inline void V(zero_terms)(WORK dout, WORK scale, bool inside, bool number, double *terms)
 {
     const double term = -((double)dout * (double)scale);
-    *terms = number & !inside ? term : 0;
+    *terms = (number & !inside) ? term : 0;
 }
 
 #undef WORK_MAX

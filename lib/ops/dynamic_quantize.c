@@ -283,7 +283,8 @@ static const struct qp_op_kernel kernels[] = {
                  .oracle =                                                                         \
                      "torch choose_qparams_per_token is symmetric with narrow_range but for its "  \
                      "floor of 1e-5; MinMaxObserver: the same scales above its floor of 2^-23, "   \
-                     "the same zero points for an even q_min off ties",                            \
+                     "the same zero points for an even q_min off ties; "                           \
+                     "choose_qparams_per_token_asymmetric picks the zero point from both ends",    \
                  QP_OP_LIST(fields, fields_##G),                                                   \
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \

@@ -228,14 +228,15 @@ static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2), KERNEL(QPL
                  .category = "quantize",                                                           \
                  .summary = "gradients of fake quantize for data, scales and zero points",         \
                  .formula =                                                                        \
-                     "u = rne(input / scale) + z; dinput = q_min <= u <= q_max ? dout : 0; "       \
-                     "dscale = grad_factor * sum of dout * {clamp(u) - z - input / scale "         \
-                     "inside, q_min - z below, q_max - z above}; dzero_point = grad_factor "       \
-                     "* sum of {0 inside, -dout * scale outside}; NaN data adds nothing",          \
+                     "z = clamp(rne(zero_point), q_min, q_max); u = rne(input / scale) + z; "      \
+                     "dinput = q_min <= u <= q_max ? dout : 0; dscale = grad_factor * sum of "     \
+                     "dout * {clamp(u) - z - input / scale inside, q_min - z below, q_max - z "    \
+                     "above}; dzero_point = grad_factor * sum of {0 inside, -dout * scale "        \
+                     "outside}; NaN data adds nothing",                                            \
                  .oracle =                                                                         \
                      "torch autograd of _fake_quantize_learnable_*_affine: the same terms but "    \
-                     "where its mask, which adds before it rounds, differs; sums to 1e-6 of "      \
-                     "the largest (f32)",                                                          \
+                     "where its mask, which adds before it rounds, differs, and for a zero point " \
+                     "of .5, which it rounds up per tensor; sums to 1e-6 of the largest (f32)",    \
                  QP_OP_LIST(fields, fields_##G),                                                   \
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \

@@ -33,9 +33,11 @@ CALLS = (
      ("lib", "formats", "kernels"), ()),
     ("depends on the locale; numbers are read in lib/base/text.c",
      r"\b(strto(f|d|ld)|atof)\s*\(", SOURCE_DIRS, ("lib/base/text.c",)),
+    # lib/params_bound.c calls the C library's, once a set: one rounding on every machine.
     ("a fused multiply-add rounds once: only in the header that says why that is exact",
      r"\b(_mm\w*_fn?m(add|sub)\w*|_mm\w*_fm(addsub|subadd)\w*|vfm[as]q?_\w+|fma[fl]?|"
-     r"__builtin_(\w*_)?v?fn?m(a|add|sub)\w*)\s*\(", SOURCE_DIRS, ("kernels/cpu/fma.h",)),
+     r"__builtin_(\w*_)?v?fn?m(a|add|sub)\w*)\s*\(", SOURCE_DIRS,
+     ("kernels/cpu/fma.h", "lib/params_bound.c")),
     ("an approximation: divide, or take the root",
      r"\b(_mm\w*_(mask\w*_)?r(cp|sqrt)\w*|vr(ecp|sqrt)[es]\w*|__builtin_\w*r(cp|sqrt)\w*)\s*\(",
      SOURCE_DIRS, ()),
