@@ -267,13 +267,13 @@ static inline void NAME(point)(const struct qp_grid_rule *rule, const struct NAM
                                const WORK *g, const struct qp_grid_taps *taps, size_t p)
 {
     const unsigned n_axes = rule->n_axes;
-    WORK *factor = (WORK *)taps->factor + p * n_axes;
+    WORK *factor = taps->factor;
     struct NAME(line) lines[QP_GRID_AXES];
     const bool reads =
         !(taps->slopes && rule->mode == QP_GRID_NEAREST) && NAME(lines)(rule, axes, g, lines);
     taps->count[p] = reads ? NAME(products)(axes, lines, n_axes, taps, p) : 0;
     for (unsigned i = 0; taps->slopes && i < n_axes; i++)
-        factor[i] = reads ? axes[i].slope * lines[i].factor : 0;
+        factor[p * n_axes + i] = reads ? axes[i].slope * lines[i].factor : 0;
 }
 
 #undef NAME

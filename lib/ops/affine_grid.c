@@ -46,7 +46,7 @@ static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 {
     static const char *const fields[] = {"out_w", "out_h", "out_d"};
     struct state *s = op->state;
-    const unsigned n = (unsigned)op->row->variant;
+    const unsigned n = op->row->variant == QP_AFFINE_AXES ? QP_AFFINE_AXES : 2;
     const bool backward = qp_op_place(op, "dout") == 0;
     const char *from = backward ? "dout" : "theta";
     const struct qp_op_tensor *input = qp_op_tensor(op, from);
