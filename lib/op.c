@@ -30,6 +30,7 @@ static enum qplan_status prepare(struct qplan_op *op, const struct qplan_op_desc
 {
     QP_TRY(qp_op_read_fields(op, desc, err));
     QP_TRY(qp_op_read_tensors(op, desc, err));
+    op->max_workspace = preference->max_workspace_bytes;
     op->key = op->tensors[0].dtype;
     op->work = qp_op_working(op->key);
     QP_TRY(op->row->check(op, err));

@@ -195,7 +195,6 @@ enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preferen
     if (preference->threads > 1024)
         return qp_fail(err, QPLAN_ERR_USAGE, op->row->info.name,
                        "threads: expected at most 1024, found %u", preference->threads);
-    op->max_workspace = preference->max_workspace_bytes;
     if (!find_kernel(op, preference))
         return fail_pick(op, preference, err);
     op->isa = op->kernel->isa;
