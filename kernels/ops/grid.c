@@ -16,3 +16,23 @@ const struct qp_grid_kernels *qp_grid_kernels(enum qplan_dtype work, enum qplan_
         return qp_grid_avx2_rows[row];
     return row ? &kernels_f64 : &kernels_f32;
 }
+
+/* The width is a constant in each copy. */
+static inline void separate(const unsigned width, size_t n, const double *restrict from,
+                            double *restrict to, size_t n_to)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (unsigned k = 0; k < width; k++)
+            to[k * n_to + i] = from[i * width + k];
+    }
+}
+
+void qp_grid_separate(unsigned width, size_t n, const double *from, double *to, size_t n_to)
+{
+    if (width == 8)
+        separate(8, n, from, to, n_to);
+    else if (width == 4)
+        separate(4, n, from, to, n_to);
+    else
+        memcpy(to, from, n * sizeof *to);
+}

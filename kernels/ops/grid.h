@@ -109,7 +109,7 @@ struct qp_grid_kernels {
     void (*points)(const struct qp_grid_rule *rule, size_t n, const void *coordinates,
                    const struct qp_grid_taps *taps);
 
-    /* dst[i][lane] = src[lane][i]; 0 in lanes that are not in use. */
+    /* dst[i][lane] = src[lane][i]; lanes that are not in use have the numbers of the first. */
     void (*interleave)(unsigned width, unsigned n_lanes, size_t n, const void *const *src,
                        void *dst);
 
@@ -124,6 +124,9 @@ struct qp_grid_kernels {
     /* The sums of the slopes; see struct qp_grid_slopes. */
     void (*slopes)(unsigned width, unsigned n_axes, const struct qp_grid_slopes *job);
 };
+
+/* to[lane][i] = from[i][lane], for sums; rows of to are n_to apart. */
+void qp_grid_separate(unsigned width, size_t n, const double *from, double *to, size_t n_to);
 
 /* The best loops for a working precision at a level; every level gives the same bits. */
 const struct qp_grid_kernels *qp_grid_kernels(enum qplan_dtype work, enum qplan_isa isa);

@@ -8,7 +8,7 @@
  * in every copy of a loop, so that sums stay in registers.
  */
 
-static inline VEC *LANES(pixel)(const WORK *from, VEC *to)
+ALWAYS_INLINE VEC *LANES(pixel)(const WORK *from, VEC *to)
 {
     WORK_VEC narrow;
     memcpy(&narrow, from, sizeof narrow);
@@ -17,7 +17,7 @@ static inline VEC *LANES(pixel)(const WORK *from, VEC *to)
 }
 
 /* out[lane][p] for n points. */
-static inline void LANES(sample)(const unsigned parts, size_t n, const struct qp_grid_taps *taps,
+ALWAYS_INLINE void LANES(sample)(const unsigned parts, size_t n, const struct qp_grid_taps *taps,
                                  const WORK *image, double *restrict out, size_t n_out)
 {
     const size_t width = (size_t)parts * VEC_LANES, stride = taps->stride;
@@ -40,7 +40,7 @@ static inline void LANES(sample)(const unsigned parts, size_t n, const struct qp
 }
 
 /* A term for each lane to the sums at hi and lo; qp_sum_add with lanes. */
-static inline void LANES(add)(const VEC *term, double *hi, double *lo)
+ALWAYS_INLINE void LANES(add)(const VEC *term, double *hi, double *lo)
 {
     VEC sum;
     memcpy(&sum, hi, sizeof sum);
@@ -55,7 +55,7 @@ static inline void LANES(add)(const VEC *term, double *hi, double *lo)
     }
 }
 
-static inline void LANES(scatter)(const unsigned parts, size_t n, const struct qp_grid_taps *taps,
+ALWAYS_INLINE void LANES(scatter)(const unsigned parts, size_t n, const struct qp_grid_taps *taps,
                                   const WORK *dout, const struct qp_grid_band *band)
 {
     const size_t width = (size_t)parts * VEC_LANES, stride = taps->stride;
@@ -78,7 +78,7 @@ static inline void LANES(scatter)(const unsigned parts, size_t n, const struct q
 }
 
 /* The sums of weight * pixel of one point, for each axis and lane, times dout. */
-static inline void LANES(slope)(const unsigned parts, const unsigned n_axes,
+ALWAYS_INLINE void LANES(slope)(const unsigned parts, const unsigned n_axes,
                                 const struct qp_grid_slopes *job, size_t p,
                                 double terms[QP_GRID_AXES][QP_GRID_LANES])
 {
@@ -106,7 +106,7 @@ static inline void LANES(slope)(const unsigned parts, const unsigned n_axes,
 }
 
 /* Channels are added one by one, in ascending order. */
-static inline void LANES(slopes)(const unsigned parts, const unsigned n_axes,
+ALWAYS_INLINE void LANES(slopes)(const unsigned parts, const unsigned n_axes,
                                  const struct qp_grid_slopes *job)
 {
     const size_t width = (size_t)parts * VEC_LANES;

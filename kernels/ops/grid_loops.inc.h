@@ -50,24 +50,27 @@ static void NAME(points)(const struct qp_grid_rule *rule, size_t n, const void *
     }
 }
 
+ALWAYS_INLINE void NAME(interleave_lanes)(const unsigned width, unsigned n_lanes, size_t n,
+                                          const void *const *src, WORK *restrict to)
+{
+    const WORK *from[QP_GRID_LANES];
+    for (unsigned k = 0; k < width; k++)
+        from[k] = src[k < n_lanes ? k : 0];
+    for (size_t i = 0; i < n; i++) {
+        for (unsigned k = 0; k < width; k++)
+            to[i * width + k] = from[k][i];
+    }
+}
+
 static void NAME(interleave)(unsigned width, unsigned n_lanes, size_t n, const void *const *src,
                              void *dst)
 {
-    WORK *to = dst;
-    if (width == QP_GRID_LANES && n_lanes == QP_GRID_LANES) {
-        const WORK *const from[QP_GRID_LANES] = {src[0], src[1], src[2], src[3],
-                                                 src[4], src[5], src[6], src[7]};
-        for (size_t i = 0; i < n; i++) {
-            for (unsigned k = 0; k < QP_GRID_LANES; k++)
-                to[i * QP_GRID_LANES + k] = from[k][i];
-        }
-        return;
-    }
-    for (unsigned k = 0; k < width; k++) {
-        const WORK *from = k < n_lanes ? src[k] : NULL;
-        for (size_t i = 0; i < n; i++)
-            to[i * width + k] = from ? from[i] : 0;
-    }
+    if (width == 8)
+        NAME(interleave_lanes)(8, n_lanes, n, src, dst);
+    else if (width == 4)
+        NAME(interleave_lanes)(4, n_lanes, n, src, dst);
+    else
+        memcpy(dst, src[0], n * sizeof(WORK));
 }
 
 /* ---- A copy for each width --------------------------------------------------------------------

@@ -90,17 +90,20 @@ static void cut(struct job *job, uint64_t n, uint64_t most, uint64_t n_units)
 /* ---- dinput -----------------------------------------------------------------------------------
  */
 
-static void finish_lane(struct job *job, struct qp_grid_worker *w, unsigned width, unsigned lane,
-                        uint64_t at, uint64_t n)
+/* Results of a band, which begins at a pixel of the block's planes. */
+static void finish_band(struct job *job, struct qp_grid_worker *w,
+                        const struct qp_grid_block *block, uint64_t begin, uint64_t n)
 {
     const bool errors = job->run.sums->keeps_errors;
-    for (uint64_t done = 0; done < n; done += QP_GRID_STAGE) {
-        const size_t part = (size_t)qp_min_u64(QP_GRID_STAGE, n - done);
-        for (size_t i = 0; i < part; i++) {
-            w->hi[i] = w->sums_hi[(done + i) * width + lane];
-            w->lo[i] = errors ? w->sums_lo[(done + i) * width + lane] : 0;
-        }
-        put_sums(job, at + done, part, w->hi, w->lo, w->raw);
+    for (uint64_t done = 0; done < n; done += QP_GRID_TILE) {
+        const size_t part = (size_t)qp_min_u64(QP_GRID_TILE, n - done);
+        const size_t at = (size_t)done * block->width;
+        qp_grid_separate(block->width, part, w->sums_hi + at, w->hi, QP_GRID_TILE);
+        if (errors)
+            qp_grid_separate(block->width, part, w->sums_lo + at, w->lo, QP_GRID_TILE);
+        for (unsigned k = 0; k < block->n_lanes; k++)
+            put_sums(job, (block->plane + k) * job->run.grid->n_pixels + begin + done, part,
+                     w->hi + (size_t)k * QP_GRID_TILE, w->lo + (size_t)k * QP_GRID_TILE, w->raw);
     }
 }
 
@@ -126,8 +129,7 @@ static void dinput_unit(void *ctx, unsigned worker, uint64_t u)
             run->kernels->scatter(block.width, part, &taps, dout, &band);
         }
     }
-    for (unsigned k = 0; k < block.n_lanes; k++)
-        finish_lane(job, w, block.width, k, (block.plane + k) * grid->n_pixels + begin, n_band);
+    finish_band(job, w, &block, begin, n_band);
 }
 
 static void run_dinput(struct qp_op_call *call)
