@@ -6,10 +6,9 @@ outputs, once each) divided by the operator's, on one thread and on two. A memcp
 each of these bytes, the operator does one of the two: 2 is as fast as memory. One thread is timed
 by the CPU time it used, two by the clock.
 
-The ratio to PyTorch is its time for the same result divided by the operator's, both
-on two threads: above 1 qplan is faster. PyTorch's side is one call where it has one, else the
-expression that people write. Times are the least of all rounds: what else runs on the machine only
-adds to them.
+The ratio to PyTorch is its time for the same result divided by the operator's: above 1 qplan is
+faster. PyTorch's side is one call where it has one, else the expression that people write. Times are
+the least of all rounds: what else runs on the machine only adds to them.
 
 The problems are a table; an operator of `qplan op list` that has none is an error.
 """
@@ -289,7 +288,8 @@ class Bench:
         self.rows = [row for row in table if row.op in names and options.only in row.name]
 
     def run_row(self, row):
-        done = subprocess.run([self.tool, str(self.options.rounds), row.op, *row.words],
+        env = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+        done = subprocess.run([self.tool, str(self.options.rounds), row.op, *row.words], env=env,
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"{row.name}: {done.stderr}")
@@ -298,15 +298,18 @@ class Bench:
             row.torch_seconds.append(self.time_torch(row))
 
     def time_torch(self, row):
-        torch.set_num_threads(2)
-        call = row.reference()
-        call()
-        seconds = []
-        for _ in range(self.options.rounds):
-            start = time.perf_counter()
+        """Seconds on one thread and on two, by the same clocks as bench-ops."""
+        call, least = row.reference(), []
+        for threads, clock in ((1, time.process_time), (2, time.perf_counter)):
+            torch.set_num_threads(threads)
             call()
-            seconds.append(time.perf_counter() - start)
-        return min(seconds)
+            seconds = []
+            for _ in range(self.options.rounds):
+                start = clock()
+                call()
+                seconds.append(clock() - start)
+            least.append(min(seconds))
+        return least
 
     def run(self):
         for index in range(self.options.repeat):
@@ -322,20 +325,22 @@ class Bench:
                        "bytes": row.results[0]["bytes"], "seconds": seconds, "memcpy": copies,
                        "memcpy_ratio": [copy / run for copy, run in zip(copies, seconds)]}
             if row.torch_seconds:
-                figures["torch_seconds"] = min(row.torch_seconds)
-                figures["torch_ratio"] = min(row.torch_seconds) / seconds[1]
+                figures["torch_seconds"] = [min(times[i] for times in row.torch_seconds)
+                                            for i in (0, 1)]
+                figures["torch_ratio"] = [theirs / ours for theirs, ours in
+                                          zip(figures["torch_seconds"], seconds)]
             yield figures
 
 
 def as_text(table):
     lines = [f"{'operator':46} {'MB':>6} {'ms, 1':>8} {'ms, 2':>8} {'memcpy, 1':>10} "
-             f"{'memcpy, 2':>10} {'goal':>5} {'torch ms':>9} {'torch':>6}"]
+             f"{'memcpy, 2':>10} {'goal':>5} {'torch, 1':>9} {'torch, 2':>9}"]
     for row in table:
         line = f"{row['name']:46} {row['bytes'] / 1e6:6.1f} {1e3 * row['seconds'][0]:8.2f} " \
                f"{1e3 * row['seconds'][1]:8.2f} {row['memcpy_ratio'][0]:10.2f} " \
                f"{row['memcpy_ratio'][1]:10.2f} {row['goal'] or '':>5}"
         if "torch_ratio" in row:
-            line += f" {1e3 * row['torch_seconds']:9.2f} {row['torch_ratio']:6.2f}"
+            line += f" {row['torch_ratio'][0]:9.2f} {row['torch_ratio'][1]:9.2f}"
         lines.append(line)
     return "\n".join(lines)
 
