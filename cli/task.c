@@ -10,8 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct arg_option machine_options[] = {
+static const struct arg_option cpu_options[] = {
     {.name = "device", .value = "auto|cpu", .help = "where to compute", .fallback = "auto"},
+};
+
+static const struct arg_option device_options[] = {
+    {.name = "device",
+     .value = "auto|cpu|cuda|opencl",
+     .help = "where to compute; cuda:N and opencl:N name one of several\n"
+             "devices, which 'qplan devices' lists",
+     .fallback = "auto"},
+    {.name = "device-memory",
+     .value = "SIZE",
+     .help = "upper limit of the memory used on the device",
+     .fallback = "half of what it has"},
+};
+
+static const struct arg_option machine_options[] = {
     {.name = "threads",
      .value = "N",
      .help = "worker threads, 1 to 1024",
@@ -23,16 +38,38 @@ static const struct arg_option machine_options[] = {
      .fallback = "a few MiB a thread"},
 };
 
-const struct arg_group task_machine_options = {"Machine", machine_options,
-                                               sizeof machine_options / sizeof machine_options[0]};
+#define GROUP(options)                                                                             \
+    {                                                                                              \
+        "Machine", options, sizeof(options) / sizeof(options)[0]                                   \
+    }
+
+const struct arg_group task_cpu_options = GROUP(cpu_options);
+const struct arg_group task_device_options = GROUP(device_options);
+const struct arg_group task_machine_options = GROUP(machine_options);
 
 /* ---- Options ----------------------------------------------------------------------------------*/
+
+/* A command that works on devices has a cap for their memory; others know two words. */
+static enum qplan_status read_device(struct qplan_run *run, const struct args *args,
+                                     struct qplan_error *err)
+{
+    size_t word;
+    uint64_t memory_bytes = 0;
+    if (!args_knows(args, "device-memory"))
+        return value_choice(args, "device", "device", &word, err);
+    CLI_TRY(value_size(args, "device-memory", &memory_bytes, err));
+    const char *name = args_value(args, "device");
+    enum qplan_status status =
+        qplan_device_open(&run->device, name ? name : "auto", memory_bytes, err);
+    if (status == QPLAN_ERR_USAGE)
+        (void)snprintf(err->subject, sizeof err->subject, "--device");
+    return status;
+}
 
 static enum qplan_status read_machine(struct qplan_run *run, const struct args *args,
                                       struct qplan_error *err)
 {
-    size_t device;
-    CLI_TRY(value_choice(args, "device", "device", &device, err));
+    CLI_TRY(read_device(run, args, err));
     int64_t threads = 0;
     CLI_TRY(value_whole(args, "threads", (struct whole_range){1, 1024}, &threads, err));
     run->threads = (unsigned)threads;
@@ -81,6 +118,7 @@ void task_end(struct task *task)
     for (size_t i = 0; i < task->n_gates; i++)
         qplan_gate_free(task->gates[i]);
     free(task->gates);
+    qplan_device_close(task->run.device);
 }
 
 /* ---- Paths ------------------------------------------------------------------------------------*/
@@ -168,6 +206,7 @@ void task_summary(const struct task *task, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    fprintf(stderr, "%s, cpu %s, %.1f s\n", text, qplan_isa_name(qplan_isa_used(task->run.isa)),
-            cli_now() - task->began);
+    const char *device = qplan_device_used(task->run.device);
+    fprintf(stderr, "%s, %s%s, %.1f s\n", text, device ? device : "cpu ",
+            device ? "" : qplan_isa_name(qplan_isa_used(task->run.isa)), cli_now() - task->began);
 }

@@ -8,8 +8,10 @@
 #include "cli.h"
 #include "progress.h"
 
-/* --device, --threads, --memory. */
+/* --threads, --memory; and before them --device, of which a command takes one form. */
 extern const struct arg_group task_machine_options;
+extern const struct arg_group task_cpu_options;    /* auto, cpu */
+extern const struct arg_group task_device_options; /* any device, and a cap for its memory */
 
 struct task {
     struct qplan_run run; /* points into this struct, which must not move */

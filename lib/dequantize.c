@@ -230,7 +230,8 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
                                       const struct qplan_run *run, struct qplan_report **report,
                                       struct qplan_error *err)
 {
-    static const struct qp_job_ops ops = {sizeof(struct buffers), carve_buffers, NULL, step};
+    static const struct qp_job_ops ops = {
+        .buffers_size = sizeof(struct buffers), .carve = carve_buffers, .step = step};
     const struct qp_file *inputs[] = {&e->file->st.file};
     struct qp_writer header;
     uint64_t data_bytes = 0;

@@ -34,6 +34,9 @@ struct cursor {
     struct qp_slot *slot;
 };
 
+/* Tiles of a device: large enough that a copy over a bus runs at its full speed. */
+#define DEVICE_TILE ((size_t)4 << 20)
+
 struct engine {
     struct qp_job job; /* first: a step gets the job and means the engine */
     struct qp_unit_context context;
@@ -44,6 +47,8 @@ struct engine {
     struct qp_limits limits;
     struct cursor cursor;
     struct qp_slot slots[2]; /* one being finished while the next begins */
+    struct qp_lane **lanes;  /* of the device, one for each worker; NULL for the CPU */
+    unsigned n_lanes;
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------
@@ -60,6 +65,8 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
 {
     struct qp_unit_buffers *b = buffers;
     size_t n_sets = sets_of_tile(tile_bytes);
+    b->lane = NULL;
+    b->made = NULL;
     b->tile = qp_take(carve, tile_bytes);
     b->codes = qp_take(carve, tile_bytes / 2); /* elements have 2 bytes or more */
     b->lo = qp_take(carve, n_sets * sizeof(double));
@@ -71,6 +78,15 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
         b->joined[i] = (struct qp_joined){.cap = tile_bytes / 8};
         b->joined[i].data = qp_take(carve, b->joined[i].cap);
     }
+}
+
+/* A device has its results in a buffer of their own, so that the CPU can make some of them again.
+ */
+static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+{
+    struct qp_unit_buffers *b = buffers;
+    carve_buffers(carve, tile_bytes, buffers);
+    b->made = qp_take(carve, qp_device_made_bytes(tile_bytes));
 }
 
 static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job)
@@ -86,8 +102,69 @@ static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job
     }
 }
 
+/* ---- The device --------------------------------------------------------------------------------
+ */
+
+static size_t device_tile(const struct qp_job *job)
+{
+    (void)job;
+    return DEVICE_TILE;
+}
+
+static uint64_t device_bytes(const struct qp_job *job, size_t tile_bytes)
+{
+    (void)job;
+    return qp_device_block_bytes(tile_bytes);
+}
+
+static uint64_t device_cap(const struct qp_job *job)
+{
+    return ((const struct engine *)job)->context.device->memory_bytes;
+}
+
+static void close_lanes(struct qp_job *job)
+{
+    struct engine *e = (struct engine *)job;
+    for (unsigned i = 0; i < e->n_lanes; i++)
+        e->lanes[i]->gpu->backend->free(e->lanes[i]);
+    qp_free(e->lanes);
+    e->lanes = NULL;
+    e->n_lanes = 0;
+}
+
+/* All before the first tile, so that too little memory shows while tiles can still be smaller. */
+static enum qplan_status open_lanes(struct qp_job *job, struct qplan_error *err)
+{
+    struct engine *e = (struct engine *)job;
+    struct qp_gpu *gpu = e->context.device->gpu;
+    const uint64_t n_bytes = qp_device_block_bytes(job->tile_bytes);
+    enum qplan_status status = QPLAN_OK;
+    e->lanes = qp_alloc(job->n_workers, sizeof *e->lanes);
+    if (!e->lanes)
+        return qp_fail_memory(err, "lanes", job->n_workers * sizeof *e->lanes);
+    while (e->n_lanes < job->n_workers && status == QPLAN_OK) {
+        status = gpu->backend->alloc(&e->lanes[e->n_lanes], gpu, n_bytes, err);
+        e->n_lanes += status == QPLAN_OK;
+    }
+    if (status != QPLAN_OK)
+        close_lanes(job);
+    return status;
+}
+
+static void attach_lane(struct qp_job *job, unsigned worker, void *buffers)
+{
+    ((struct qp_unit_buffers *)buffers)->lane = ((struct engine *)job)->lanes[worker];
+}
+
 /* ---- The next unit -----------------------------------------------------------------------------
  */
+
+/* How much is done at once: on the CPU what stays in its cache, on a device what fits. */
+static size_t piece_bytes(const struct engine *e)
+{
+    const size_t tile_bytes = e->job.tile_bytes;
+    return e->context.device || tile_bytes < CACHED_BYTES ? tile_bytes : CACHED_BYTES;
+}
 
 static void enter_strip(struct engine *e, const struct qp_plan_tensor *t)
 {
@@ -112,7 +189,7 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     qp_sets_make(&e->sets, &t->scheme, t->source->shape, t->source->rank);
     const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
     e->limits.elems = e->job.tile_bytes / elem_bytes;
-    e->limits.cached = qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / elem_bytes;
+    e->limits.cached = piece_bytes(e) / elem_bytes;
     e->limits.sets = sets_of_tile(e->job.tile_bytes);
     enter_strip(e, t);
 }
@@ -316,17 +393,31 @@ enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out 
                              const struct qp_errand *errand, const struct qplan_run *run,
                              bool *all_threads, struct qplan_error *err)
 {
-    static const struct qp_job_ops ops = {sizeof(struct qp_unit_buffers), carve_buffers,
-                                          carve_slots, step};
+    static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
+                                             .carve = carve_buffers,
+                                             .carve_shared = carve_slots,
+                                             .step = step};
+    static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct qp_unit_buffers),
+                                                .carve = carve_device_buffers,
+                                                .carve_shared = carve_slots,
+                                                .device_tile = device_tile,
+                                                .device_bytes = device_bytes,
+                                                .device_cap = device_cap,
+                                                .begin = open_lanes,
+                                                .attach = attach_lane,
+                                                .end = close_lanes,
+                                                .step = step};
+    struct qplan_device *device = run && run->device && run->device->used ? run->device : NULL;
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
-    e->context = (struct qp_unit_context){&e->job, plan, out};
+    e->context = (struct qp_unit_context){&e->job, plan, out, device};
     e->errand = errand;
     e->cursor.number = 1; /* behind the errand */
     enum qplan_status status = order_tensors(e, plan, err);
     if (status == QPLAN_OK)
-        status = qp_job_run(&e->job, &ops, run, plan->checkpoint->st.data_bytes, err);
+        status = qp_job_run(&e->job, device ? &on_device : &on_cpu, run,
+                            plan->checkpoint->st.data_bytes, err);
     *all_threads = e->job.n_ran == e->job.n_workers;
     qp_free(e->order);
     qp_free(e);

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "execute.h"
+#include "execute_device.h"
 #include "transfer.h"
 
 #include <inttypes.h>
@@ -98,17 +99,47 @@ static enum qplan_status read_tile(struct task *task)
                          task->kernels->elem_bytes, task->b->tile, task->err);
 }
 
-static enum qplan_status find_ranges(struct task *task)
+static struct qp_device_step device_step(const struct task *task)
+{
+    return (struct qp_device_step){task->context->device, task->b,
+                                   qp_device_work(task->unit->tensor, &task->sets, &task->piece),
+                                   task->src};
+}
+
+/* The ranges of the tile, in the buffers of the worker; *others are not finite. */
+static enum qplan_status compute_ranges(const struct task *task, uint64_t *others)
 {
     const struct qp_unit_buffers *b = task->b;
-    size_t n = qp_tile_sets(&task->piece.tile) * task->kernels->work_bytes;
-    memset(b->lo, 0, n);
-    memset(b->hi, 0, n);
-    uint64_t others = task->kernels->range(&task->piece.tile, task->src, b->lo, b->hi);
+    const size_t n = qp_tile_sets(&task->piece.tile) * task->kernels->work_bytes;
+    if (!b->lane) {
+        memset(b->lo, 0, n);
+        memset(b->hi, 0, n);
+        *others = task->kernels->range(&task->piece.tile, task->src, b->lo, b->hi);
+        return QPLAN_OK;
+    }
+    const struct qp_device_step step = device_step(task);
+    struct qp_device_made made;
+    QP_TRY(qp_step_ranges(&step, &made, task->err));
+    memcpy(b->lo, made.lo, n);
+    memcpy(b->hi, made.hi, n);
+    *others = made.nonfinite;
+    return QPLAN_OK;
+}
+
+/* Values that are not finite end the job, where the plan says so. */
+static enum qplan_status judge_nonfinite(const struct task *task, uint64_t others)
+{
     if (others == 0 || task->context->plan->nonfinite == QPLAN_NONFINITE_SATURATE)
         return QPLAN_OK;
-    return qp_fail_nonfinite(task->st, task->unit->tensor->source, b->tile,
+    return qp_fail_nonfinite(task->st, task->unit->tensor->source, task->b->tile,
                              task->context->job->tile_bytes, task->err);
+}
+
+static enum qplan_status find_ranges(const struct task *task)
+{
+    uint64_t others;
+    QP_TRY(compute_ranges(task, &others));
+    return judge_nonfinite(task, others);
 }
 
 static enum qplan_status fail_scale(const struct task *task, uint64_t set)
@@ -149,11 +180,32 @@ static enum qplan_status find_params(struct task *task, size_t n, const void *lo
     return write_at(task, QP_SCALE, task->unit->strip.set * size, task->b->stored, n * size);
 }
 
+/* Codes that a device made: they are as the file has them. */
+static enum qplan_status write_made_codes(const struct task *task,
+                                          const struct qp_device_made *made)
+{
+    const struct qp_plan_tensor *t = task->unit->tensor;
+    const bool packed = qplan_dtype_bits(t->scheme.dtype) == 4;
+    if (task->unit->batch)
+        return write_at(task, QP_CODES,
+                        qp_code_offset(&task->sets, packed, task->piece.row * task->sets.row_len),
+                        made->codes, (size_t)(task->piece.n_rows * made->row_bytes));
+    return qp_write_code_rows(
+        task->context->out, task->context->plan->header_bytes + t->outputs[QP_CODES].begin,
+        &task->sets, &task->piece, packed, made->codes, made->row_bytes, task->err);
+}
+
 static enum qplan_status write_codes(struct task *task, const void *scale, const int32_t *zero)
 {
     const struct qp_plan_tensor *t = task->unit->tensor;
     const struct qp_code_form form = qp_code_form(&t->scheme, task->context->job->run->isa);
     uint8_t *codes = task->b->codes;
+    if (task->b->lane) {
+        const struct qp_device_step step = device_step(task);
+        struct qp_device_made made;
+        QP_TRY(qp_step_codes(&step, scale, zero, &made, task->err));
+        return write_made_codes(task, &made);
+    }
     task->kernels->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
     if (task->unit->batch) {
         uint64_t elem = task->piece.row * task->sets.row_len;
@@ -169,11 +221,31 @@ static enum qplan_status write_codes(struct task *task, const void *scale, const
 /* ---- Units -------------------------------------------------------------------------------------
  */
 
+/* A strip on a device: one way there and one way back. */
+static enum qplan_status quantize_on_device(const struct task *task)
+{
+    const struct qp_device_step step = device_step(task);
+    const struct qp_strip *strip = &task->unit->strip;
+    const size_t size = qp_float_bytes(task->rule.scale_dtype), n = (size_t)strip->n_sets;
+    struct qp_device_made made;
+    QP_TRY(qp_step_quantize(&step, &made, task->err));
+    QP_TRY(judge_nonfinite(task, made.nonfinite));
+    if (made.bad_set != UINT64_MAX)
+        return fail_scale(task, strip->set + made.bad_set);
+    QP_TRY(write_at(task, QP_SCALE, strip->set * size, made.stored_scale, n * size));
+    QP_TRY(write_made_codes(task, &made));
+    if (task->unit->tensor->n_outputs <= QP_ZERO_POINT)
+        return QPLAN_OK;
+    return write_at(task, QP_ZERO_POINT, strip->set, made.stored_zero, n);
+}
+
 /* A strip whose elements are in memory. */
 static enum qplan_status quantize_strip(struct task *task)
 {
     const struct qp_unit_buffers *b = task->b;
     size_t n = (size_t)task->unit->strip.n_sets;
+    if (b->lane)
+        return quantize_on_device(task);
     QP_TRY(find_ranges(task));
     QP_TRY(find_params(task, n, b->lo, b->hi, b->scale, b->zero));
     QP_TRY(write_codes(task, b->scale, b->zero));

@@ -5,6 +5,7 @@
 #ifndef QP_EXECUTE_UNIT_H
 #define QP_EXECUTE_UNIT_H
 
+#include "device.h"
 #include "job.h"
 #include "plan.h"
 #include "split.h"
@@ -60,6 +61,8 @@ struct qp_unit_buffers {
     int32_t *zero;
     void *stored; /* scales or zero points as they are written */
     struct qp_joined joined[QP_JOINS];
+    struct qp_lane *lane; /* of the device, or NULL: the CPU does it */
+    void *made;           /* what comes back from it */
 };
 
 /* Where a unit reads and writes. */
@@ -67,6 +70,7 @@ struct qp_unit_context {
     struct qp_job *job;
     const struct qplan_plan *plan;
     const struct qp_out *out;
+    struct qplan_device *device; /* NULL = the CPU */
 };
 
 /* Does one unit. */

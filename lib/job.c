@@ -55,22 +55,56 @@ static uint64_t team_bytes(struct qp_job *job, unsigned n, size_t tile_bytes)
     return shared_bytes(job, tile_bytes) + n * worker_bytes(job, tile_bytes);
 }
 
-/* The team that was asked for with tiles as large as the cap allows, or else a smaller team. */
+static uint64_t device_bytes(const struct qp_job *job, unsigned n, size_t tile_bytes)
+{
+    return job->ops->device_bytes ? n * job->ops->device_bytes(job, tile_bytes) : 0;
+}
+
+static uint64_t memory_cap(const struct qp_job *job)
+{
+    return job->run->memory_bytes ? job->run->memory_bytes : UINT64_MAX;
+}
+
+static uint64_t device_cap(const struct qp_job *job)
+{
+    return job->ops->device_cap ? job->ops->device_cap(job) : UINT64_MAX;
+}
+
+static bool fits(struct qp_job *job)
+{
+    return team_bytes(job, job->n_workers, job->tile_bytes) <= memory_cap(job) &&
+           device_bytes(job, job->n_workers, job->tile_bytes) <= device_cap(job);
+}
+
+/* Smaller tiles, then a smaller team; false when both are at their least. */
+static bool shrink(struct qp_job *job)
+{
+    if (job->tile_bytes > TILE_LEAST)
+        job->tile_bytes -= TILE_LEAST;
+    else if (job->n_workers > 1)
+        job->n_workers--;
+    else
+        return false;
+    return true;
+}
+
+static enum qplan_status fail_cap(struct qp_job *job, struct qplan_error *err)
+{
+    const bool host = team_bytes(job, 1, TILE_LEAST) > memory_cap(job);
+    return qp_fail(err, QPLAN_ERR_MEMORY, host ? "memory" : "device memory",
+                   "the cap is too small: expected at least %" PRIu64 " bytes, found %" PRIu64,
+                   host ? team_bytes(job, 1, TILE_LEAST) : device_bytes(job, 1, TILE_LEAST),
+                   host ? memory_cap(job) : device_cap(job));
+}
+
+/* The team that was asked for with tiles as large as the caps allow, or else a smaller team. */
 static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
 {
-    const uint64_t cap = job->run->memory_bytes ? job->run->memory_bytes : UINT64_MAX;
     job->n_workers = job->run->threads ? job->run->threads : qp_cpu_count();
-    job->tile_bytes = TILE_DEFAULT;
-    while (team_bytes(job, job->n_workers, job->tile_bytes) > cap) {
-        if (job->tile_bytes > TILE_LEAST)
-            job->tile_bytes -= TILE_LEAST;
-        else if (job->n_workers > 1)
-            job->n_workers--;
-        else
-            return qp_fail(err, QPLAN_ERR_MEMORY, "memory",
-                           "the cap is too small: expected at least %" PRIu64
-                           " bytes, found %" PRIu64,
-                           team_bytes(job, 1, TILE_LEAST), cap);
+    job->tile_bytes = job->ops->device_tile ? job->ops->device_tile(job) : TILE_DEFAULT;
+    while (!fits(job)) {
+        if (!shrink(job))
+            return fail_cap(job, err);
     }
     return QPLAN_OK;
 }
@@ -84,9 +118,10 @@ static void work(void *ctx, unsigned worker)
     struct qplan_error err;
     uint64_t n_bytes = worker_bytes(job, job->tile_bytes);
     struct qp_carve carve = {.block = qp_alloc_buffer(n_bytes)};
-    (void)worker;
     if (carve.block) {
         void *buffers = carve_worker(job, &carve, job->tile_bytes, NULL);
+        if (job->ops->attach)
+            job->ops->attach(job, worker, buffers);
         while (job->ops->step(job, buffers, &err))
             continue;
     } else {
@@ -108,8 +143,19 @@ static enum qplan_status result(const struct qp_job *job, struct qplan_error *er
     return QPLAN_OK;
 }
 
+/* A device may have less memory than its driver says. */
+static enum qplan_status begin(struct qp_job *job, struct qplan_error *err)
+{
+    enum qplan_status status;
+    do
+        status = job->ops->begin ? job->ops->begin(job, err) : QPLAN_OK;
+    while (status == QPLAN_ERR_MEMORY && shrink(job));
+    return status;
+}
+
 static enum qplan_status run_team(struct qp_job *job, struct qplan_error *err)
 {
+    QP_TRY(begin(job, err));
     uint64_t n_bytes = shared_bytes(job, job->tile_bytes);
     struct qp_carve shared = {.block = n_bytes ? qp_alloc_buffer(n_bytes) : NULL};
     if (n_bytes && !shared.block)
@@ -135,6 +181,8 @@ enum qplan_status qp_job_run(struct qp_job *job, const struct qp_job_ops *ops,
     enum qplan_status status = QPLAN_ERR_MEMORY;
     if (pthread_cond_init(&job->changed, NULL) == 0) {
         status = run_team(job, err);
+        if (job->ops->end)
+            job->ops->end(job);
         (void)pthread_cond_destroy(&job->changed);
     } else {
         (void)qp_fail_memory(err, "threads", sizeof job->changed);

@@ -40,6 +40,22 @@ struct qp_job_ops {
     /* The same for buffers that all workers share, or NULL. */
     void (*carve_shared)(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job);
 
+    /*
+     * For a job on a device, else NULL: tiles of a size that is worth a copy, the bytes that a
+     * worker takes of its memory, and how many there are.
+     */
+    size_t (*device_tile)(const struct qp_job *job);
+    uint64_t (*device_bytes)(const struct qp_job *job, size_t tile_bytes);
+    uint64_t (*device_cap)(const struct qp_job *job);
+
+    /*
+     * Around the work of the team, or NULL: begin, when sizes are known; MEMORY from it makes them
+     * smaller and it is called again. attach gives a worker what is its own. end in any case.
+     */
+    enum qplan_status (*begin)(struct qp_job *job, struct qplan_error *err);
+    void (*attach)(struct qp_job *job, unsigned worker, void *buffers);
+    void (*end)(struct qp_job *job);
+
     /* Claims a unit and does it; false when none is left. Reports failures by qp_job_fail. */
     bool (*step)(struct qp_job *job, void *buffers, struct qplan_error *err);
 };

@@ -352,7 +352,8 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
                                    const struct qp_st *source, const struct qplan_run *run,
                                    struct qplan_error *err)
 {
-    static const struct qp_job_ops ops = {sizeof(struct buffers), carve_buffers, NULL, step};
+    static const struct qp_job_ops ops = {
+        .buffers_size = sizeof(struct buffers), .carve = carve_buffers, .step = step};
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);

@@ -386,12 +386,52 @@ enum qplan_status qplan_isa_parse(const char *name, enum qplan_isa *out, struct 
 /* The level whose kernels run under a limit: the best that the CPU has and the library offers. */
 enum qplan_isa qplan_isa_used(enum qplan_isa limit);
 
+enum qplan_backend {
+    QPLAN_BACKEND_ANY,
+    QPLAN_BACKEND_CPU,
+    QPLAN_BACKEND_CUDA,
+    QPLAN_BACKEND_OPENCL
+};
+
+/* The name of a backend ("cpu"; "any" for any), or NULL. */
+const char *qplan_backend_name(enum qplan_backend backend);
+
+/*
+ * Where jobs compute. "cpu"; "opencl" or "opencl:N", the N-th device of a backend, the first
+ * without a number; "auto", the first device that can be used and for which copying the data pays,
+ * else the CPU. A device that runs on the CPU is used only when named. Results are the same bits
+ * everywhere; each device has to prove it on fixed vectors before it is used, and again on one tile
+ * in a thousand of every job. Opened when a job first needs it, and used by one job at a time.
+ */
+struct qplan_device;
+
+/*
+ * memory_bytes caps the memory that is used on the device; 0 = half of what it has. USAGE for a
+ * name of another form. That a device cannot be used is said by the job: DEVICE.
+ */
+enum qplan_status qplan_device_open(struct qplan_device **out, const char *name,
+                                    uint64_t memory_bytes, struct qplan_error *err);
+void qplan_device_close(struct qplan_device *device);
+
+/* Where the last job computed: the name of the device, NULL for the CPU. */
+const char *qplan_device_used(const struct qplan_device *device);
+
+/*
+ * All devices of all backends, with the reason where one cannot be used. With self_test every
+ * device that can be used first proves all its kernels.
+ */
+enum qplan_status qplan_devices_write_json(bool self_test, qplan_write_fn write, void *ctx,
+                                           struct qplan_error *err);
+enum qplan_status qplan_devices_write_text(bool self_test, qplan_write_fn write, void *ctx,
+                                           struct qplan_error *err);
+
 /* How a job uses the machine. Zero bytes are the defaults. NULL is accepted for all defaults. */
 struct qplan_run {
     unsigned threads;      /* 0 = the CPUs of the affinity mask, capped by the cgroup quota */
     uint64_t memory_bytes; /* cap of the data buffers; 0 = the default of a few MiB a thread */
     enum qplan_isa isa;
-    bool force; /* replace an existing output */
+    bool force;                  /* replace an existing output */
+    struct qplan_device *device; /* where qplan_quantize makes codes; NULL = the CPU */
     /* Called from one thread at a time with the bytes of input done and to do. NULL = silent. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *progress_ctx;
@@ -551,16 +591,6 @@ struct qplan_op_desc {
     const struct qplan_tensor *tensors;
     size_t n_tensors;
 };
-
-enum qplan_backend {
-    QPLAN_BACKEND_ANY,
-    QPLAN_BACKEND_CPU,
-    QPLAN_BACKEND_CUDA,
-    QPLAN_BACKEND_OPENCL
-};
-
-/* The name of a backend ("cpu"; "any" for any), or NULL. */
-const char *qplan_backend_name(enum qplan_backend backend);
 
 /* What a selection must respect. NULL is accepted for the defaults, which the macro gives. */
 struct qplan_op_preference {
@@ -734,7 +764,8 @@ struct qplan_op_file {
     const struct qplan_op_field *fields;
     size_t n_fields;
     const char *in_path, *out_path;
-    bool force; /* replace an existing output */
+    bool force;                  /* replace an existing output */
+    struct qplan_device *device; /* where qplan_quantize makes codes; NULL = the CPU */
     const struct qplan_op_preference *preference;
 };
 

@@ -2,6 +2,7 @@
  * quantize.c - a plan from start to end: temporary file, header, data, own header read back, proof
  * and gates if asked for, and only then the name.
  */
+#include "device.h"
 #include "execute.h"
 #include "report.h"
 
@@ -166,6 +167,8 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
     bool all_threads = true;
     *report = NULL;
     QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
+    if (run)
+        QP_TRY(qp_device_take(run->device, plan, run->threads, err));
     QP_TRY(qp_out_open(&out, options->out_path, run && run->force, qplan_plan_output_bytes(plan),
                        inputs, 1, err));
     enum qplan_status status = execute(&header, run, &all_threads, err);

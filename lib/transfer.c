@@ -83,6 +83,19 @@ enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
     return QPLAN_OK;
 }
 
+enum qplan_status qp_write_code_rows(const struct qp_out *out, uint64_t data_off,
+                                     const struct qp_sets *sets, const struct qp_piece *piece,
+                                     bool packed, const uint8_t *codes, uint64_t row_bytes,
+                                     struct qplan_error *err)
+{
+    const uint64_t runs = n_runs(sets, piece), n_bytes = piece->n_rows * row_bytes / runs;
+    for (uint64_t i = 0; i < runs; i++) {
+        uint64_t off = data_off + qp_code_offset(sets, packed, run_at(sets, piece, i).elem);
+        QP_TRY(qp_out_write(out, off, codes + i * n_bytes, (size_t)n_bytes, err));
+    }
+    return QPLAN_OK;
+}
+
 /* Bytes that hold n codes from elem on. */
 static size_t packed_bytes(const struct qp_sets *sets, uint64_t elem, uint64_t n)
 {

@@ -27,6 +27,12 @@ enum qplan_status qp_write_codes(const struct qp_out *out, uint64_t data_off,
                                  const struct qp_code_form *form, uint8_t *codes,
                                  struct qplan_error *err);
 
+/* The same for codes that are as the file has them: row_bytes for each row of the piece. */
+enum qplan_status qp_write_code_rows(const struct qp_out *out, uint64_t data_off,
+                                     const struct qp_sets *sets, const struct qp_piece *piece,
+                                     bool packed, const uint8_t *codes, uint64_t row_bytes,
+                                     struct qplan_error *err);
+
 /*
  * Packs the codes of n consecutive elements from elem on over themselves, if the form asks for it.
  * Returns the bytes; elem is at the beginning of a byte.

@@ -1,0 +1,23 @@
+# Writes the device text as a C array: SOURCE with every #include "file" of its folder replaced by
+# that file. The result depends on the text of these files alone.
+#
+#   cmake -DSOURCE=kernels/gpu/qk_program.h -DNAME=qk_program_text -DOUT=file.c -P embed.cmake
+cmake_minimum_required(VERSION 3.22)
+get_filename_component(folder ${SOURCE} DIRECTORY)
+file(READ ${SOURCE} text)
+while("${text}" MATCHES "#include \"([A-Za-z0-9_.]+)\"")
+  set(name "${CMAKE_MATCH_1}")
+  file(READ ${folder}/${name} part)
+  string(REPLACE "#include \"${name}\"" "${part}" text "${text}")
+endwhile()
+
+file(WRITE ${OUT}.text "${text}")
+file(READ ${OUT}.text hex HEX)
+file(REMOVE ${OUT}.text)
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+string(REPEAT "0x..," 16 line)
+string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
+file(WRITE ${OUT} "/* Made by cmake/embed.cmake from kernels/gpu. */
+const char ${NAME}[] = {
+${bytes}0x00};
+")

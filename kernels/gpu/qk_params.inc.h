@@ -1,0 +1,118 @@
+/*
+ * qk_params.inc.h - scale and zero point of a set from its range, as a template for one working
+ * precision. The specification is kernels/range.h and kernels/cpu/work.inc.h; each step here is the
+ * same single operation.
+ *
+ * The including file defines IN(op), WORK, WORK_MAX, RNE_SHIFT and TO_F32_UP(x).
+ */
+
+/* Half to even, for |x| far below the shift. */
+QK_FN WORK IN(rne)(WORK x)
+{
+    return (x + (RNE_SHIFT)) - (RNE_SHIFT);
+}
+
+QK_FN WORK IN(exact_scale)(const struct qk_tile_args *a, WORK lo, WORK hi)
+{
+    WORK steps = (WORK)(a->q_max - a->q_min), half_steps = steps / 2;
+    if (lo == hi)
+        return 1;
+    if (!a->asymmetric)
+        return (-lo > hi ? -lo : hi) / half_steps;
+    WORK width = hi - lo;
+    return width > WORK_MAX ? (hi / 2 - lo / 2) / half_steps : width / steps;
+}
+
+QK_FN qk_i32 IN(zero_point)(const struct qk_tile_args *a, WORK lo, WORK hi, WORK scale)
+{
+    if (!a->asymmetric)
+        return a->is_signed ? 0 : (a->q_min + a->q_max + 1) / 2;
+    if (lo == hi)
+        return 0;
+    WORK least = (WORK)(a->q_min - a->q_max), below = lo / scale;
+    return a->q_min - (qk_i32)IN(rne)(below < least ? least : below);
+}
+
+/* The scale that quantizes and its zero point; a scale that is too large is reported and is 1. */
+QK_FN WORK IN(find_params)(QK_GLOBAL qk_u8 *block, const struct qk_tile_args *a, qk_u32 set,
+                           WORK lo, WORK hi, qk_i32 *zero)
+{
+    WORK scale = IN(exact_scale)(a, lo, hi);
+    if (scale <= (WORK)qk_scale_most(a->scale_kind))
+        scale = (WORK)qk_scale_up(TO_F32_UP(scale), a->scale_kind);
+    else {
+        QK_GLOBAL qk_u32 *status = (QK_GLOBAL qk_u32 *)(block + a->status);
+        QK_ATOMIC_MIN(status + QK_STATUS_BAD_SET, set);
+        scale = 1;
+    }
+    *zero = IN(zero_point)(a, lo, hi, scale);
+    return scale;
+}
+
+QK_FN void IN(store_params)(QK_GLOBAL qk_u8 *block, const struct qk_tile_args *a, qk_u32 set,
+                            WORK scale, qk_i32 zero)
+{
+    qk_scale_store(block + a->stored_scale, a->scale_kind, set, (float)scale);
+    block[a->stored_zero + set] = (qk_u8)zero;
+}
+
+/* The range of a set over all its parts goes to where the first part was. */
+QK_FN void IN(merge_parts)(QK_GLOBAL WORK *lo, QK_GLOBAL WORK *hi, const struct qk_tile_args *a,
+                           qk_u32 set)
+{
+    WORK least = lo[set], most = hi[set];
+    for (qk_u32 p = 1; p < a->parts; p++) {
+        WORK l = lo[p * a->n_sets + set], h = hi[p * a->n_sets + set];
+        least = l < least ? l : least;
+        most = h > most ? h : most;
+    }
+    lo[set] = least;
+    hi[set] = most;
+}
+
+/* A group takes a block of sets. */
+QK_KERNEL(IN(qk_merge), struct qk_tile_args)
+{
+    QK_GLOBAL WORK *lo = (QK_GLOBAL WORK *)(block + a.lo), *hi = (QK_GLOBAL WORK *)(block + a.hi);
+    qk_u32 end = qk_min((QK_GROUP + 1) * QK_SET_BLOCK, a.n_sets);
+    for (qk_u32 set = QK_GROUP * QK_SET_BLOCK + QK_LID; set < end; set += QK_LSIZE)
+        IN(merge_parts)(lo, hi, &a, set);
+}
+
+QK_KERNEL(IN(qk_params), struct qk_tile_args)
+{
+    QK_GLOBAL WORK *lo = (QK_GLOBAL WORK *)(block + a.lo), *hi = (QK_GLOBAL WORK *)(block + a.hi);
+    qk_u32 end = qk_min((QK_GROUP + 1) * QK_SET_BLOCK, a.n_sets);
+    for (qk_u32 set = QK_GROUP * QK_SET_BLOCK + QK_LID; set < end; set += QK_LSIZE) {
+        qk_i32 zero;
+        IN(merge_parts)(lo, hi, &a, set);
+        WORK scale = IN(find_params)(block, &a, set, lo[set], hi[set], &zero);
+        ((QK_GLOBAL WORK *)(block + a.scale))[set] = scale;
+        ((QK_GLOBAL qk_i32 *)(block + a.zero))[set] = zero;
+        IN(store_params)(block, &a, set, scale, zero);
+    }
+}
+
+/* ---- What the threads of a group found, joined ----------------------------------------------- */
+
+/* Afterwards lo[0] and hi[0] hold for the whole group, for any size of it. */
+QK_FN void IN(join_group)(QK_LOCAL WORK *lo, QK_LOCAL WORK *hi)
+{
+    qk_u32 n = QK_LSIZE, me = QK_LID;
+    QK_BARRIER;
+    while (n > 1) {
+        qk_u32 middle = (n + 1) / 2;
+        if (me < n - middle) {
+            lo[me] = lo[me + middle] < lo[me] ? lo[me + middle] : lo[me];
+            hi[me] = hi[me + middle] > hi[me] ? hi[me + middle] : hi[me];
+        }
+        QK_BARRIER;
+        n = middle;
+    }
+}
+
+#undef IN
+#undef WORK
+#undef WORK_MAX
+#undef RNE_SHIFT
+#undef TO_F32_UP

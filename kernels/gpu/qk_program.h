@@ -1,0 +1,80 @@
+/*
+ * qk_program.h - the whole device text, in the order in which it is compiled: by nvcc as CUDA C, by
+ * a driver as OpenCL C, and by the compiler of the host as C11. The build puts the included files
+ * in place of their lines and embeds the result (cmake/embed.cmake).
+ */
+#include "qk_platform.h"
+
+#include "qk_args.h"
+#include "qk_floats.h"
+
+/* ---- Working precision f32 ------------------------------------------------------------------- */
+
+#define IN(op)       op##_in_f32
+#define WORK         float
+#define WORK_MAX     QK_F32_MAX
+#define RNE_SHIFT    0x1.8p23f
+#define TO_F32_UP(x) (x)
+#include "qk_params.inc.h"
+
+#define IN(op)      op##_in_f32
+#define WORK        float
+#define WORK_MAX    QK_F32_MAX
+#define FUSED_ELEMS QK_FUSED_F32
+
+#define NAME(op) op##_f32
+#define AT       qk_at_f32
+#define OCTET    qk_octet_f32
+#include "qk_quantize.inc.h"
+
+#define NAME(op) op##_f16
+#define AT       qk_at_f16
+#define OCTET    qk_octet_f16
+#include "qk_quantize.inc.h"
+
+#define NAME(op) op##_bf16
+#define AT       qk_at_bf16
+#define OCTET    qk_octet_bf16
+#include "qk_quantize.inc.h"
+
+#undef IN
+#undef WORK
+#undef WORK_MAX
+#undef FUSED_ELEMS
+
+/* ---- Working precision f64 ------------------------------------------------------------------- */
+
+#ifdef QK_FP64
+
+#define QK_F64_MAX 0x1.fffffffffffffp1023
+
+/* The least f32 that is >= x; x is positive and within the range of f32. */
+QK_FN float qk_f32_up(double x)
+{
+    float near = (float)x;
+    return (double)near < x ? QK_F32(QK_U32(near) + 1) : near;
+}
+
+#define IN(op)       op##_in_f64
+#define WORK         double
+#define WORK_MAX     QK_F64_MAX
+#define RNE_SHIFT    0x1.8p52
+#define TO_F32_UP(x) qk_f32_up(x)
+#include "qk_params.inc.h"
+
+#define IN(op)      op##_in_f64
+#define WORK        double
+#define WORK_MAX    QK_F64_MAX
+#define FUSED_ELEMS QK_FUSED_F64
+
+#define NAME(op) op##_f64
+#define AT       qk_at_f64
+#define OCTET    qk_octet_f64
+#include "qk_quantize.inc.h"
+
+#undef IN
+#undef WORK
+#undef WORK_MAX
+#undef FUSED_ELEMS
+
+#endif

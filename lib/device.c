@@ -1,0 +1,266 @@
+/*
+ * device.c - which device a job runs on. Names, the choice of `auto`, and the proof before use.
+ */
+#include "device.h"
+
+#include "base/alloc.h"
+#include "base/dtype.h"
+#include "base/pool.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* More devices than any machine lists. */
+#define MOST_DEVICES 16
+
+/* The place of a device that was named without a number. */
+#define FIRST SIZE_MAX
+
+/* ---- Names ------------------------------------------------------------------------------------
+ */
+
+static bool parse_place(const char *text, size_t *place)
+{
+    *place = 0;
+    if (!*text || (text[0] == '0' && text[1]))
+        return false;
+    for (; *text >= '0' && *text <= '9' && *place < 1000; text++)
+        *place = *place * 10 + (size_t)(*text - '0');
+    return *text == '\0';
+}
+
+/* A backend of devices, with or without ":N"; "auto" is any, without a number. */
+static bool parse_name(const char *text, enum qplan_backend *backend, size_t *place)
+{
+    static const enum qplan_backend named[] = {QPLAN_BACKEND_CUDA, QPLAN_BACKEND_OPENCL};
+    *place = FIRST;
+    *backend = strcmp(text, "cpu") == 0 ? QPLAN_BACKEND_CPU : QPLAN_BACKEND_ANY;
+    if (*backend == QPLAN_BACKEND_CPU || strcmp(text, "auto") == 0)
+        return true;
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        const char *name = qplan_backend_name(named[i]);
+        const size_t n = strlen(name);
+        *backend = named[i];
+        if (strncmp(text, name, n) == 0)
+            return !text[n] || (text[n] == ':' && parse_place(text + n + 1, place));
+    }
+    return false;
+}
+
+enum qplan_status qplan_device_open(struct qplan_device **out, const char *name,
+                                    uint64_t memory_bytes, struct qplan_error *err)
+{
+    struct qplan_device *device = qp_alloc(1, sizeof *device);
+    *out = NULL;
+    if (!device)
+        return qp_fail_memory(err, "device", sizeof *device);
+    device->memory_bytes = memory_bytes;
+    if (!parse_name(name, &device->backend, &device->place)) {
+        char shown[QP_QUOTED];
+        qp_free(device);
+        return qp_fail(err, QPLAN_ERR_USAGE, "device",
+                       "unknown device: expected auto, cpu, cuda[:N] or opencl[:N], found %s",
+                       qp_quote(shown, name, strlen(name)));
+    }
+    *out = device;
+    return QPLAN_OK;
+}
+
+void qplan_device_close(struct qplan_device *device)
+{
+    if (!device)
+        return;
+    if (device->gpu)
+        device->gpu->backend->close(device->gpu);
+    qp_free(device);
+}
+
+const char *qplan_device_used(const struct qplan_device *device)
+{
+    return device && device->used ? device->gpu->info.label : NULL;
+}
+
+/* ---- Opening one ------------------------------------------------------------------------------
+ */
+
+static enum qplan_status refuse(const struct qp_device_info *info, const char *reason,
+                                struct qplan_error *err)
+{
+    return qp_fail(err, QPLAN_ERR_DEVICE, info->label, "the device cannot be used: %s (%s)", reason,
+                   info->name);
+}
+
+static enum qplan_status open_place(struct qplan_device *device, const struct qp_backend *backend,
+                                    const struct qp_device_info *info, size_t place,
+                                    struct qplan_error *err)
+{
+    if (info->reason[0])
+        return refuse(info, info->reason, err);
+    if (device->memory_bytes && device->memory_bytes < qp_device_proof_bytes())
+        return qp_fail(err, QPLAN_ERR_MEMORY, info->label,
+                       "the cap on device memory is too small: expected at least %" PRIu64
+                       " bytes, found %" PRIu64,
+                       qp_device_proof_bytes(), device->memory_bytes);
+    QP_TRY(backend->open(&device->gpu, place, err));
+    if (!device->memory_bytes)
+        device->memory_bytes = info->memory_bytes / 2;
+    return QPLAN_OK;
+}
+
+static const struct qp_backend *backend_of(enum qplan_backend id)
+{
+    size_t i = 0;
+    while (qp_backends[i] && qp_backends[i]->id != id)
+        i++;
+    return qp_backends[i];
+}
+
+static enum qplan_status open_named(struct qplan_device *device, struct qplan_error *err)
+{
+    const struct qp_backend *backend = backend_of(device->backend);
+    const char *name = qplan_backend_name(device->backend);
+    struct qp_device_info infos[MOST_DEVICES];
+    char reason[QP_REASON];
+    if (!backend)
+        return qp_fail(err, QPLAN_ERR_DEVICE, name, "this build has no such backend");
+    size_t n = backend->probe(infos, MOST_DEVICES, reason);
+    if (n == 0)
+        return qp_fail(err, QPLAN_ERR_DEVICE, name, "%s", reason);
+    size_t place = device->place == FIRST ? 0 : device->place;
+    if (place >= n || place >= MOST_DEVICES)
+        return qp_fail(err, QPLAN_ERR_DEVICE, name, "no such device: expected 0 to %zu, found %zu",
+                       n - 1, place);
+    return open_place(device, backend, &infos[place], place, err);
+}
+
+/* ---- What a plan needs ------------------------------------------------------------------------
+ */
+
+static enum qplan_dtype source_dtype(const struct qp_plan_tensor *t)
+{
+    return qp_storage_row((enum qplan_storage)t->source->storage)->dtype;
+}
+
+static uint64_t quantized_bytes(const struct qplan_plan *plan)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        n += t->quantize ? t->source->end - t->source->begin : 0;
+    }
+    return n;
+}
+
+/* A tensor that needs 64-bit floats, or NULL. */
+static const struct qplan_entry *needs_fp64(const struct qplan_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (plan->tensors[i].quantize && source_dtype(&plan->tensors[i]) == QPLAN_F64)
+            return plan->tensors[i].source;
+    }
+    return NULL;
+}
+
+/* Whether a proof for one is a proof for the other. */
+static bool same_row(const struct qp_device_row *a, const struct qp_device_row *b)
+{
+    return a->dtype == b->dtype && a->scheme.dtype == b->scheme.dtype &&
+           a->scheme.asymmetric == b->scheme.asymmetric && a->scheme.narrow == b->scheme.narrow &&
+           a->scheme.scale_dtype == b->scheme.scale_dtype;
+}
+
+/* float types x code types x symmetries, one of them narrow x scale types */
+#define MOST_ROWS (4 * (4 * 2 + 2 * 2) * 3)
+
+/* Every kind of row that the plan has, once. */
+static size_t list_rows(const struct qplan_plan *plan, struct qp_device_row rows[MOST_ROWS])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!t->quantize)
+            continue;
+        rows[n] = (struct qp_device_row){source_dtype(t), t->scheme};
+        size_t k = 0;
+        while (!same_row(&rows[k], &rows[n]))
+            k++;
+        n += k == n;
+    }
+    return n;
+}
+
+static enum qplan_status prove(struct qplan_device *device, const struct qplan_plan *plan,
+                               struct qplan_error *err)
+{
+    const struct qplan_entry *tensor = device->gpu->info.has_fp64 ? NULL : needs_fp64(plan);
+    struct qp_device_row rows[MOST_ROWS + 1];
+    if (tensor) {
+        char shown[QP_QUOTED];
+        return qp_fail(err, QPLAN_ERR_DEVICE, device->gpu->info.label,
+                       "the device has no 64-bit floats, which %s needs (%s)",
+                       qp_quote(shown, tensor->name, tensor->name_len), device->gpu->info.name);
+    }
+    return qp_device_prove(device->gpu, rows, list_rows(plan, rows), err);
+}
+
+/* ---- auto -------------------------------------------------------------------------------------
+ */
+
+/*
+ * A device takes about a third of a second to open and then as long as the bytes take over the bus;
+ * a core quantizes at about 1.5 GB/s. Both are rough and on the side of the CPU.
+ */
+static bool copying_pays(uint64_t n_bytes, unsigned threads)
+{
+    const double on_device = 0.3 + (double)n_bytes / 8e9;
+    return (double)n_bytes / (1.5e9 * threads) > on_device;
+}
+
+static bool try_place(struct qplan_device *device, const struct qp_backend *backend,
+                      const struct qp_device_info *info, size_t place,
+                      const struct qplan_plan *plan)
+{
+    if (info->is_cpu || open_place(device, backend, info, place, NULL) != QPLAN_OK)
+        return false;
+    if (prove(device, plan, NULL) == QPLAN_OK)
+        return true;
+    backend->close(device->gpu);
+    device->gpu = NULL;
+    return false;
+}
+
+static void open_any(struct qplan_device *device, const struct qplan_plan *plan)
+{
+    struct qp_device_info infos[MOST_DEVICES];
+    char reason[QP_REASON];
+    for (size_t i = 0; qp_backends[i]; i++) {
+        size_t n = qp_backends[i]->probe(infos, MOST_DEVICES, reason);
+        for (size_t k = 0; k < n && k < MOST_DEVICES; k++) {
+            if (try_place(device, qp_backends[i], &infos[k], k, plan))
+                return;
+        }
+    }
+}
+
+/* ---- Taking -----------------------------------------------------------------------------------
+ */
+
+enum qplan_status qp_device_take(struct qplan_device *device, const struct qplan_plan *plan,
+                                 unsigned threads, struct qplan_error *err)
+{
+    if (!device || device->backend == QPLAN_BACKEND_CPU)
+        return QPLAN_OK;
+    device->used = false;
+    if (device->backend == QPLAN_BACKEND_ANY) {
+        if (!device->gpu && copying_pays(quantized_bytes(plan), threads ? threads : qp_cpu_count()))
+            open_any(device, plan);
+        device->used = device->gpu != NULL;
+        return QPLAN_OK;
+    }
+    if (!device->gpu)
+        QP_TRY(open_named(device, err));
+    QP_TRY(prove(device, plan, err));
+    device->used = true;
+    return QPLAN_OK;
+}

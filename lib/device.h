@@ -1,0 +1,76 @@
+/*
+ * device.h - the device that a job runs on: chosen by name, proven before use, watched in use.
+ */
+#ifndef QP_DEVICE_H
+#define QP_DEVICE_H
+
+#include "device_tile.h"
+#include "plan.h"
+
+#include <stdatomic.h>
+
+struct qplan_device {
+    enum qplan_backend backend; /* ANY = auto */
+    size_t place;               /* of the backend's list, SIZE_MAX = the first */
+    uint64_t memory_bytes;      /* most that may be used of the device's memory */
+    struct qp_gpu *gpu;         /* once open */
+    bool used;
+    atomic_uint_fast64_t n_tiles; /* done, by which some are picked for a second look */
+};
+
+/*
+ * Before a job over this plan: decides whether it runs on the device (device->used), which has then
+ * proven itself on what the plan needs. DEVICE if one that was named cannot do it.
+ */
+enum qplan_status qp_device_take(struct qplan_device *device, const struct qplan_plan *plan,
+                                 unsigned threads, struct qplan_error *err);
+
+/* ---- Trust ------------------------------------------------------------------------------------
+ */
+
+/* Buffers of the CPU's for the sets and codes of a tile. */
+struct qp_device_scratch {
+    void *lo, *hi, *scale;
+    int32_t *zero;
+    void *stored;
+    uint8_t *codes;
+};
+
+/*
+ * Does a tile with the scalar kernels and compares; DEVICE if a bit differs. The three are for the
+ * results of qp_device_quantize, _ranges and _codes.
+ */
+enum qplan_status qp_device_check_quantized(const struct qp_gpu *gpu,
+                                            const struct qp_device_work *work, const void *src,
+                                            const struct qp_device_made *made,
+                                            const struct qp_device_scratch *scratch,
+                                            struct qplan_error *err);
+enum qplan_status qp_device_check_ranges(const struct qp_gpu *gpu,
+                                         const struct qp_device_work *work, const void *src,
+                                         const struct qp_device_made *made,
+                                         const struct qp_device_scratch *scratch,
+                                         struct qplan_error *err);
+enum qplan_status qp_device_check_codes(const struct qp_gpu *gpu, const struct qp_device_work *work,
+                                        const void *src, const void *scale, const int32_t *zero,
+                                        const struct qp_device_made *made,
+                                        const struct qp_device_scratch *scratch,
+                                        struct qplan_error *err);
+
+/* What a device is to be proven on: codes of a scheme from a dtype. */
+struct qp_device_row {
+    enum qplan_dtype dtype;
+    struct qplan_scheme scheme;
+};
+
+/* Device memory that a proof takes. */
+uint64_t qp_device_proof_bytes(void);
+
+/* Runs fixed vectors through every kernel of n rows. DEVICE if a result differs from scalar's. */
+enum qplan_status qp_device_prove(struct qp_gpu *gpu, const struct qp_device_row *rows, size_t n,
+                                  struct qplan_error *err);
+
+/* The same for all that the device has. group_size: of every launch, 0 = as in use. */
+enum qplan_status qp_device_prove_all(struct qp_gpu *gpu, uint32_t group_size,
+                                      struct qplan_error *err);
+
+#endif
