@@ -58,8 +58,8 @@ static void print_options(FILE *to, const struct command *command)
 void help_command(const struct command *command)
 {
     FILE *to = stdout;
-    fprintf(to, "Usage: qplan %s [OPTION]... %s\n\n%s", command->name, command->operands,
-            command->about);
+    fprintf(to, "Usage: qplan %s [OPTION]...%s%s\n\n%s", command->name,
+            *command->operands ? " " : "", command->operands, command->about);
     print_options(to, command);
     fprintf(to, "\nExamples:\n%s", command->examples);
     fputs("\nExit codes: 0 done; 1 a proof or gate failed; 2 usage; 3 the input does not fit;\n"

@@ -5,7 +5,7 @@ _qplan() {
     ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}
     COMPREPLY=()
     case $command in
-    '') words='quantize plan inspect verify dequantize op help --help --version' ;;
+    '') words='quantize plan inspect verify dequantize devices op help --help --version' ;;
     quantize)
         case $previous in
         --dtype) words='int8 uint8 int4 uint4' ;;
@@ -25,10 +25,11 @@ _qplan() {
         --zero-point) words='always asymmetric' ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
-        --device) words='auto cpu' ;;
+        --device) words='auto cpu cuda opencl' ;;
+        --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
@@ -50,10 +51,11 @@ _qplan() {
         --zero-point) words='always asymmetric' ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
-        --device) words='auto cpu' ;;
+        --device) words='auto cpu cuda opencl' ;;
+        --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
@@ -86,6 +88,11 @@ _qplan() {
         *) [[ $current == -* ]] && words='-o --output --force --dtype --device --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
+    devices)
+        case $previous in
+        *) [[ $current == -* ]] && words='--self-test --json -h --help ' ;;
+        esac
+        ;;
     op)
         case $previous in
         --set) compopt +o default; return ;;
@@ -95,7 +102,7 @@ _qplan() {
         *) [[ $current == -* ]] && words='--set -o --output --force --device --threads --json -q --quiet -h --help ' ;;
         esac
         ;;
-    help) words='quantize plan inspect verify dequantize op help ' ;;
+    help) words='quantize plan inspect verify dequantize devices op help ' ;;
     esac
     # Without words or a match, bash goes on with file names.
     COMPREPLY=($(compgen -W "$words" -- "$current"))
