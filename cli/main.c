@@ -73,9 +73,9 @@ static enum qplan_status check_operands(const struct command *command, const str
     if (n <= most)
         return QPLAN_OK;
     char shown[CLI_SHOWN];
-    return cli_fail(err, QPLAN_ERR_USAGE, command->name,
-                    "too many operands: expected %s, found also '%s'", command->operands,
-                    cli_escape(shown, sizeof shown, operands[most]));
+    return cli_fail(
+        err, QPLAN_ERR_USAGE, command->name, "too many operands: expected %s, found also '%s'",
+        most ? command->operands : "none", cli_escape(shown, sizeof shown, operands[most]));
 }
 
 static enum qplan_status run_parsed(const struct command *command, const struct args *args,

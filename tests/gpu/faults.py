@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Lets a device fail in every way there is: the stated error, exit 5, and nothing written.
+
+    faults.py --qplan PATH --fault libOpenCL.so.1     exit 77 without a device
+
+The library named by --fault stands before the real loader (opencl_fault.c); others are broken ones
+that are made here.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+# What goes wrong, and a piece of the message. N counts calls: the first ones belong to the proof.
+CALLS = (
+    ("clGetPlatformIDs:0=-1001", "no platform"),
+    ("clGetDeviceIDs:0=-1", "no device"),
+    ("clCreateContext:1=-2", "clCreateContext failed: CL_DEVICE_NOT_AVAILABLE (-2)"),
+    ("clCreateProgramWithSource:1=-6", "clCreateProgramWithSource failed: CL_OUT_OF_HOST_MEMORY"),
+    ("clBuildProgram:1=-11", "the driver cannot build the kernels: error -11"),
+    ("clCreateCommandQueue:1=-36", "clCreateCommandQueue failed: CL_INVALID_COMMAND_QUEUE"),
+    ("clCreateBuffer:0=-4", "clCreateBuffer failed: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)"),
+    ("clCreateKernel:1=-46", "clCreateKernel failed: CL_INVALID_KERNEL_NAME (-46)"),
+    ("clSetKernelArg:1=-50", "clSetKernelArg failed: error (-50)"),
+    ("clEnqueueWriteBuffer:1=-5", "clEnqueueWriteBuffer failed: CL_OUT_OF_RESOURCES (-5)"),
+    ("clEnqueueWriteBuffer:LAST=-36", "clEnqueueWriteBuffer failed"),
+    ("clEnqueueNDRangeKernel:1=-54", "clEnqueueNDRangeKernel failed"),
+    ("clEnqueueNDRangeKernel:LAST=-54", "clEnqueueNDRangeKernel failed"),
+    ("clEnqueueReadBuffer:1=-36", "clEnqueueReadBuffer failed"),
+    ("clEnqueueReadBuffer:LAST=-36", "clEnqueueReadBuffer failed"),
+    ("clFinish:1=-36", "clFinish failed: CL_INVALID_COMMAND_QUEUE (-36)"),
+    ("clFinish:LAST=-36", "clFinish failed: CL_INVALID_COMMAND_QUEUE (-36)"),
+    ("flip:1", "the device does not compute as the CPU does"),
+    ("flip:LAST", "the device does not compute as the CPU does"),
+    ("fp:128", "the device cannot be used: division is not correctly rounded"),
+    ("fp:1", "the device cannot be used: subnormal numbers are flushed to zero"),
+    ("fp:4", "the device cannot be used: sums are not rounded to nearest"),
+)
+
+
+def real_loader():
+    """The path of the loader that the dynamic linker would take."""
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    paths = [line.split("=> ")[1] for line in listed.splitlines() if "libOpenCL.so.1 " in line]
+    return paths[0] if paths else "libOpenCL.so.1"
+
+
+class Bench:
+    def __init__(self, args, folder):
+        self.qplan, self.folder = args.qplan.resolve(), folder
+        self.fault_folder = args.fault.resolve().parent
+        self.failures, self.n = [], 0
+
+    def run(self, *args, fault=None, libraries=None, told=None):
+        env = dict(os.environ)
+        if fault:
+            libraries = self.fault_folder
+            env.update(QPLAN_TEST_OPENCL=real_loader(), QPLAN_TEST_FAULT=fault)
+        if told:
+            env["QPLAN_TEST_COUNT"] = told
+        if libraries:
+            env["LD_LIBRARY_PATH"] = str(libraries)
+        done = subprocess.run([self.qplan, *map(str, args)], env=env, capture_output=True,
+                              text=True, timeout=300, cwd=self.folder)
+        return done.returncode, done.stdout, done.stderr
+
+    def quantize(self, device, **how):
+        return self.run("quantize", "--device", device, "--threads", "1", "-q", "-o", "out",
+                        self.model, **how)
+
+    def check(self, what, holds, why=""):
+        self.n += 1
+        if not holds:
+            self.failures.append(f"FAILED {what}: {why}")
+
+    def refused(self, what, message, device="opencl", **how):
+        status, out, err = self.quantize(device, **how)
+        left = sorted(path.name for path in self.folder.iterdir() if path.is_file())
+        self.check(what, status == 5 and message in err and not out, f"exit {status}: {err.strip()}")
+        self.check(what, not left, f"left over: {left}")
+
+
+def count(bench, name):
+    """How many calls of that name a run makes; the last are those of the tensor."""
+    with tempfile.NamedTemporaryFile() as told:
+        fault = f"{name}:1000000" + ("" if name == "flip" else "=-36")
+        bench.quantize("opencl", fault=fault, told=told.name)
+        (bench.folder / "out").unlink()
+        return pathlib.Path(told.name).read_text().strip()
+
+
+def check_calls(bench):
+    for fault, message in CALLS:
+        if "LAST" in fault:
+            fault = fault.replace("LAST", count(bench, fault.split(":")[0]))
+        bench.refused(fault, message, fault=fault)
+
+
+def check_fp64(bench, model):
+    """Without 64-bit floats f32 works, and f64 is refused with that reason."""
+    status, _, err = bench.quantize("opencl", fault="no-fp64:0")
+    bench.check("f32 without f64", status == 0, err)
+    (bench.folder / "out").unlink(missing_ok=True)
+    bench.model = write_model(model, "F64", 8)
+    bench.refused("f64 without f64", "no 64-bit floats, which 'w' needs", fault="no-fp64:0")
+
+
+def write_model(path, dtype, size):
+    """One tensor of small numbers: one tile."""
+    header = json.dumps({"w": {"dtype": dtype, "shape": [4, 32], "data_offsets": [0, 128 * size]}})
+    header += " " * (-len(header) % 8)
+    body = struct.pack(f"<128{'f' if size == 4 else 'd'}", *(i / 7 for i in range(128)))
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + body)
+    return path
+
+
+def check_libraries(bench, folder):
+    (folder / "broken").mkdir()
+    (folder / "broken" / "libOpenCL.so.1").write_text("not a library\n")
+    bench.refused("a broken library", "opencl: no library: ", libraries=folder / "broken")
+    (folder / "empty").mkdir()
+    subprocess.run(["cc", "-shared", "-o", folder / "empty" / "libOpenCL.so.1", "-x", "c",
+                    "/dev/null"], check=True)
+    bench.refused("a library without calls", "libOpenCL.so.1 lacks clGetPlatformIDs",
+                  libraries=folder / "empty")
+    status, out, _ = bench.run("devices", "--json", libraries=folder / "empty")
+    entry = json.loads(out)["devices"][0]
+    bench.check("devices of a library without calls", status == 0 and entry["id"] is None and
+                not entry["usable"] and "lacks" in entry["reason"], out)
+    status, _, err = bench.quantize("auto", libraries=folder / "empty")
+    bench.check("auto goes on without a device", status == 0, err)
+    (bench.folder / "out").unlink()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--qplan", type=pathlib.Path, required=True)
+    parser.add_argument("--fault", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as libraries, tempfile.TemporaryDirectory() as folder:
+        bench = Bench(args, pathlib.Path(folder))
+        bench.model = write_model(pathlib.Path(libraries) / "f32.safetensors", "F32", 4)
+        listed = json.loads(bench.run("devices", "--json")[1])
+        if not any(device["usable"] for device in listed["devices"]):
+            print("skipped: no usable OpenCL device")
+            return 77
+        status, _, err = bench.quantize("opencl", fault="none:0")
+        bench.check("without a fault", status == 0, err)
+        (bench.folder / "out").unlink(missing_ok=True)
+        bench.refused("no such number", "no such device: expected 0 to ", device="opencl:9")
+        bench.refused("no CUDA", "cuda: this build has no such backend", device="cuda")
+        check_libraries(bench, pathlib.Path(libraries))
+        check_calls(bench)
+        check_fp64(bench, pathlib.Path(libraries) / "f64.safetensors")
+        print("\n".join(bench.failures + [f"{bench.n - len(bench.failures)} of {bench.n} passed"]))
+        return 1 if bench.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

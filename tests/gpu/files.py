@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Compares the files that quantize writes on a device with those of the CPU.
+
+    files.py --qplan PATH --data testdata/golden [--device opencl]     exit 77 without the device
+
+Every golden case must have its golden bytes; a checkpoint of awkward shapes must have the CPU's, in
+every granularity, with other thread counts and caps; errors must have the CPU's words.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SPEC = importlib.util.spec_from_file_location("golden", HERE.parent / "golden" / "run.py")
+golden = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(golden)
+
+SETTINGS = ((), ("--threads", "1"), ("--threads", "3", "--device-memory", "2M"),
+            ("--memory", "1M"))
+
+
+class Bench:
+    def __init__(self, qplan, device, folder):
+        self.qplan, self.device, self.folder = qplan, device, folder
+        self.failures, self.n = [], 0
+
+    def run(self, *args):
+        done = subprocess.run([self.qplan, *map(str, args)], capture_output=True, text=True,
+                              timeout=600, cwd=self.folder)
+        return done.returncode, done.stdout, done.stderr
+
+    def quantize(self, device, source, out, *args):
+        return self.run("quantize", "--device", device, "-q", "--force", "-o", out, *args, source)
+
+    def check(self, what, holds, why=""):
+        self.n += 1
+        if not holds:
+            self.failures.append(f"FAILED {what}: {why}")
+
+    def same(self, what, source, *args, settings=()):
+        """One command on the CPU and on the device: the same file, or the same error."""
+        for name in ("cpu.out", "device.out"):
+            (self.folder / name).unlink(missing_ok=True)
+        cpu = self.quantize("cpu", source, "cpu.out", *args)
+        device = self.quantize(self.device, source, "device.out", *args, *settings)
+        written = [self.folder / name for name in ("cpu.out", "device.out")]
+        self.check(what, cpu == device, f"{device[0]}: {device[2].strip()[-300:]}, expected "
+                   f"{cpu[0]}: {cpu[2].strip()[-300:]}")
+        self.check(what, [p.exists() for p in written] == [cpu[0] == 0] * 2, "a file is left over")
+        if cpu[0] == 0 and device[0] == 0:
+            a, b = (p.read_bytes() for p in written)
+            self.check(what, a == b, golden.first_difference(a, b) if a != b else "")
+        return cpu[0]
+
+
+def check_golden(bench, data):
+    for case in json.loads((data / "cases.json").read_text()):
+        status, _, err = bench.quantize(bench.device, data / case["in"], "out", *case["quantize"])
+        found = hashlib.sha256((bench.folder / "out").read_bytes()).hexdigest() if not status else ""
+        bench.check(f"golden {case['name']}", found == case["sha256"]["out"],
+                    err.strip()[-300:] or "another SHA-256")
+
+
+def check_schemes(bench, model):
+    for scheme in golden.SCHEMES:
+        for settings in SETTINGS:
+            bench.same(f"{scheme} {' '.join(settings)}", model, "--scheme", scheme,
+                       "--indivisible", "ragged", settings=settings)
+
+
+def check_errors(bench, data, model):
+    """NaN, scales that overflow, and caps: the words of the CPU, and no file."""
+    nan = data / "nonfinite-f32.in.safetensors"
+    bench.check("NaN is refused", bench.same("NaN", nan) == 3)
+    bench.same("NaN saturates", nan, "--nonfinite", "saturate")
+    bench.same("scales too large", data / "edge-f32.in.safetensors", "--scale-dtype", "f16")
+    status, _, err = bench.quantize(bench.device, model, "capped", "--device-memory", "100K")
+    bench.check("a cap too small", status == 5 and "too small: expected at least" in err, err)
+    bench.check("a cap too small", not (bench.folder / "capped").exists(), "a file is left over")
+    status, _, err = bench.run("quantize", "--device", bench.device, "--force", "-o", "out", model)
+    bench.check("the summary names the device", status == 0 and f", {bench.device}:0, " in err, err)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--qplan", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--device", default="opencl")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(args.qplan.resolve(), args.device, pathlib.Path(folder))
+        listed = json.loads(bench.run("devices", "--json")[1])
+        usable = [d for d in listed["devices"] if d["backend"] == args.device and d["usable"]]
+        if not usable:
+            print(f"skipped: no usable {args.device} device")
+            return 77
+        model = bench.folder / "model.safetensors"
+        golden.write_model(model)
+        check_golden(bench, args.data.resolve())
+        check_schemes(bench, model)
+        check_errors(bench, args.data.resolve(), model)
+        print("\n".join(bench.failures + [f"{bench.n - len(bench.failures)} of {bench.n} passed"]))
+        return 1 if bench.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
