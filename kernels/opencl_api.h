@@ -33,7 +33,7 @@
     X(clFinish)
 
 struct qp_cl {
-#define QP_CL_FIELD(call) __typeof__(call) *call;
+#define QP_CL_FIELD(call) __typeof__(call) *(call);
     QP_CL_CALLS(QP_CL_FIELD)
 #undef QP_CL_FIELD
 };

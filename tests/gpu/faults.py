@@ -101,6 +101,13 @@ def check_calls(bench):
         bench.refused(fault, message, fault=fault)
 
 
+def check_memory(bench):
+    """Memory that the device does not have makes tiles smaller; the run goes on."""
+    status, _, err = bench.quantize("opencl", fault="clCreateBuffer:2=-4")
+    bench.check("smaller tiles", status == 0, err)
+    (bench.folder / "out").unlink(missing_ok=True)
+
+
 def check_fp64(bench, model):
     """Without 64-bit floats f32 works, and f64 is refused with that reason."""
     status, _, err = bench.quantize("opencl", fault="no-fp64:0")
@@ -156,6 +163,7 @@ def main():
         bench.refused("no CUDA", "cuda: this build has no such backend", device="cuda")
         check_libraries(bench, pathlib.Path(libraries))
         check_calls(bench)
+        check_memory(bench)
         check_fp64(bench, pathlib.Path(libraries) / "f64.safetensors")
         print("\n".join(bench.failures + [f"{bench.n - len(bench.failures)} of {bench.n} passed"]))
         return 1 if bench.failures else 0

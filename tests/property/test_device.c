@@ -9,7 +9,7 @@
 #include "lib/split.h"
 
 #define TILE_BYTES ((size_t)256 << 10)
-#define N_TILES    1000
+#define N_TILES    500
 #define MOST_SETS  (TILE_BYTES / 64)
 
 static uint64_t seed = 88172645463325252u;
