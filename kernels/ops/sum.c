@@ -65,6 +65,13 @@ static void plain_divide(size_t n, double divisor, double *hi, double *lo)
             hi[i] += (double)qp_load_##NAME((const unsigned char *)src + i * (ELEM_BYTES));        \
     }                                                                                              \
                                                                                                    \
+    static void add_rows_##NAME(size_t n, size_t n_rows, const void *const *rows, double *hi,      \
+                                double *lo)                                                        \
+    {                                                                                              \
+        for (size_t i = 0; i < n_rows; i++)                                                        \
+            add_##NAME(n, rows[i], hi, lo);                                                        \
+    }                                                                                              \
+                                                                                                   \
     static void add_over_##NAME(size_t n, const void *src, double divisor, double *hi, double *lo) \
     {                                                                                              \
         (void)lo;                                                                                  \
@@ -83,6 +90,7 @@ static void plain_divide(size_t n, double divisor, double *hi, double *lo)
         .dtype = (DTYPE),                                                                          \
         .isa = QPLAN_ISA_SCALAR,                                                                   \
         .add = add_##NAME,                                                                         \
+        .add_rows = add_rows_##NAME,                                                               \
         .add_over = add_over_##NAME,                                                               \
         .add_f64 = plain_add_f64,                                                                  \
         .divide = plain_divide,                                                                    \
@@ -116,6 +124,12 @@ static void add_f64(size_t n, const void *src, double *hi, double *lo)
         add_term(&hi[i], &lo[i], qp_load_f64((const unsigned char *)src + i * sizeof(double)));
 }
 
+static void add_rows_f64(size_t n, size_t n_rows, const void *const *rows, double *hi, double *lo)
+{
+    for (size_t i = 0; i < n_rows; i++)
+        add_f64(n, rows[i], hi, lo);
+}
+
 static void add_over_f64(size_t n, const void *src, double divisor, double *hi, double *lo)
 {
     for (size_t i = 0; i < n; i++)
@@ -145,6 +159,7 @@ const struct qp_sum_kernels qp_sum_f64 = {
     .isa = QPLAN_ISA_SCALAR,
     .keeps_errors = true,
     .add = add_f64,
+    .add_rows = add_rows_f64,
     .add_over = add_over_f64,
     .add_f64 = exact_add_f64,
     .divide = exact_divide,

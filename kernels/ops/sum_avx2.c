@@ -121,61 +121,125 @@ static inline unsigned store_bf16(unsigned char *p, __m256d x)
 /* ---- Four sums --------------------------------------------------------------------------------
  */
 
-static inline void plain_step(double *hi, double *lo, __m256d x)
+/* f64 that is exact enough by itself. */
+struct plain_four {
+    __m256d hi;
+};
+
+static inline struct plain_four plain_load(const double *hi, const double *lo)
 {
     (void)lo;
-    _mm256_storeu_pd(hi, _mm256_add_pd(_mm256_loadu_pd(hi), x));
+    return (struct plain_four){_mm256_loadu_pd(hi)};
 }
 
-static inline __m256d plain_value(const double *hi, const double *lo)
+static inline void plain_store(const struct plain_four *sum, double *hi, double *lo)
 {
     (void)lo;
-    return _mm256_loadu_pd(hi);
+    _mm256_storeu_pd(hi, sum->hi);
+}
+
+static inline void plain_add(struct plain_four *sum, __m256d x)
+{
+    sum->hi = _mm256_add_pd(sum->hi, x);
+}
+
+static inline struct plain_four plain_of(__m256d x)
+{
+    return (struct plain_four){x};
+}
+
+static inline __m256d plain_value(const struct plain_four *sum)
+{
+    return sum->hi;
+}
+
+/* f64 with the errors kept. */
+struct exact_four {
+    __m256d hi, lo;
+};
+
+static inline struct exact_four exact_load(const double *hi, const double *lo)
+{
+    return (struct exact_four){_mm256_loadu_pd(hi), _mm256_loadu_pd(lo)};
+}
+
+static inline void exact_store(const struct exact_four *sum, double *hi, double *lo)
+{
+    _mm256_storeu_pd(hi, sum->hi);
+    _mm256_storeu_pd(lo, sum->lo);
 }
 
 /* qp_sum_add. */
-static inline void exact_step(double *hi, double *lo, __m256d x)
+static inline void exact_add(struct exact_four *sum, __m256d x)
 {
-    const __m256d old = _mm256_loadu_pd(hi), total = _mm256_add_pd(old, x);
-    const __m256d part = _mm256_sub_pd(total, old);
+    const __m256d total = _mm256_add_pd(sum->hi, x), part = _mm256_sub_pd(total, sum->hi);
     const __m256d error =
-        _mm256_add_pd(_mm256_sub_pd(old, _mm256_sub_pd(total, part)), _mm256_sub_pd(x, part));
-    _mm256_storeu_pd(lo, _mm256_add_pd(_mm256_loadu_pd(lo), error));
-    _mm256_storeu_pd(hi, total);
+        _mm256_add_pd(_mm256_sub_pd(sum->hi, _mm256_sub_pd(total, part)), _mm256_sub_pd(x, part));
+    sum->lo = _mm256_add_pd(sum->lo, error);
+    sum->hi = total;
+}
+
+static inline struct exact_four exact_of(__m256d x)
+{
+    return (struct exact_four){x, _mm256_setzero_pd()};
 }
 
 /* qp_sum_value. */
-static inline __m256d exact_value(const double *hi, const double *lo)
+static inline __m256d exact_value(const struct exact_four *sum)
 {
-    const __m256d x = _mm256_loadu_pd(hi);
     const __m256d finite =
-        _mm256_cmp_pd(magnitude(x), _mm256_set1_pd((double)INFINITY), _CMP_LT_OQ);
-    return _mm256_blendv_pd(x, _mm256_add_pd(x, _mm256_loadu_pd(lo)), finite);
-}
-
-static inline void plain_set(double *hi, double *lo, __m256d x)
-{
-    (void)lo;
-    _mm256_storeu_pd(hi, x);
-}
-
-static inline void exact_set(double *hi, double *lo, __m256d x)
-{
-    _mm256_storeu_pd(hi, x);
-    _mm256_storeu_pd(lo, _mm256_setzero_pd());
+        _mm256_cmp_pd(magnitude(sum->hi), _mm256_set1_pd((double)INFINITY), _CMP_LT_OQ);
+    return _mm256_blendv_pd(sum->hi, _mm256_add_pd(sum->hi, sum->lo), finite);
 }
 
 /* ---- Columns ----------------------------------------------------------------------------------
  */
 
+/* DO with the four sums from column i on, for as many columns as fours reach. */
+#define EACH_FOUR(KIND, DO)                                                                        \
+    for (; i + 4 <= n; i += 4) {                                                                   \
+        struct KIND##_four sum = KIND##_load(hi + i, LO_##KIND(lo, i));                            \
+        DO;                                                                                        \
+        KIND##_store(&sum, hi + i, LO_##KIND(lo, i));                                              \
+    }
+
+/* Sixteen columns of several rows: their sums stay in registers. */
+#define SIXTEEN(NAME, SIZE, KIND)                                                                  \
+    static inline void sixteen_##NAME(size_t at, size_t n_rows, const void *const *rows,           \
+                                      double *hi, double *lo)                                      \
+    {                                                                                              \
+        struct KIND##_four sums[4];                                                                \
+        for (size_t k = 0; k < 4; k++)                                                             \
+            sums[k] = KIND##_load(hi + 4 * k, LO_##KIND(lo, 4 * k));                               \
+        for (size_t row = 0; row < n_rows; row++) {                                                \
+            const unsigned char *p = (const unsigned char *)rows[row] + at * (SIZE);               \
+            for (size_t k = 0; k < 4; k++)                                                         \
+                KIND##_add(&sums[k], load_##NAME(p + 4 * k * (SIZE)));                             \
+        }                                                                                          \
+        for (size_t k = 0; k < 4; k++)                                                             \
+            KIND##_store(&sums[k], hi + 4 * k, LO_##KIND(lo, 4 * k));                              \
+    }
+
 #define KERNELS(NAME, DTYPE, SIZE, KIND)                                                           \
+    SIXTEEN(NAME, SIZE, KIND)                                                                      \
+                                                                                                   \
     static void add_##NAME(size_t n, const void *src, double *hi, double *lo)                      \
     {                                                                                              \
         const unsigned char *p = src;                                                              \
         size_t i = 0;                                                                              \
-        for (; i + 4 <= n; i += 4)                                                                 \
-            KIND##_step(hi + i, LO_##KIND(lo, i), load_##NAME(p + i * (SIZE)));                    \
+        EACH_FOUR(KIND, KIND##_add(&sum, load_##NAME(p + i * (SIZE))))                             \
         qp_sum_##NAME.add(n - i, p + i * (SIZE), hi + i, LO_##KIND(lo, i));                        \
+    }                                                                                              \
+                                                                                                   \
+    static void add_rows_##NAME(size_t n, size_t n_rows, const void *const *rows, double *hi,      \
+                                double *lo)                                                        \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        for (; i + 16 <= n; i += 16)                                                               \
+            sixteen_##NAME(i, n_rows, rows, hi + i, LO_##KIND(lo, i));                             \
+        for (size_t row = 0; row < n_rows; row++)                                                  \
+            add_##NAME(n - i, (const unsigned char *)rows[row] + i * (SIZE), hi + i,               \
+                       LO_##KIND(lo, i));                                                          \
     }                                                                                              \
                                                                                                    \
     static void add_over_##NAME(size_t n, const void *src, double divisor, double *hi, double *lo) \
@@ -183,16 +247,14 @@ static inline void exact_set(double *hi, double *lo, __m256d x)
         const unsigned char *p = src;                                                              \
         const __m256d d = _mm256_set1_pd(divisor);                                                 \
         size_t i = 0;                                                                              \
-        for (; i + 4 <= n; i += 4)                                                                 \
-            KIND##_step(hi + i, LO_##KIND(lo, i), _mm256_div_pd(load_##NAME(p + i * (SIZE)), d));  \
+        EACH_FOUR(KIND, KIND##_add(&sum, _mm256_div_pd(load_##NAME(p + i * (SIZE)), d)))           \
         qp_sum_##NAME.add_over(n - i, p + i * (SIZE), divisor, hi + i, LO_##KIND(lo, i));          \
     }                                                                                              \
                                                                                                    \
     static void add_f64_##NAME(size_t n, const double *terms, double *hi, double *lo)              \
     {                                                                                              \
         size_t i = 0;                                                                              \
-        for (; i + 4 <= n; i += 4)                                                                 \
-            KIND##_step(hi + i, LO_##KIND(lo, i), _mm256_loadu_pd(terms + i));                     \
+        EACH_FOUR(KIND, KIND##_add(&sum, _mm256_loadu_pd(terms + i)))                              \
         qp_sum_##NAME.add_f64(n - i, terms + i, hi + i, LO_##KIND(lo, i));                         \
     }                                                                                              \
                                                                                                    \
@@ -200,9 +262,7 @@ static inline void exact_set(double *hi, double *lo, __m256d x)
     {                                                                                              \
         const __m256d d = _mm256_set1_pd(divisor);                                                 \
         size_t i = 0;                                                                              \
-        for (; i + 4 <= n; i += 4)                                                                 \
-            KIND##_set(hi + i, LO_##KIND(lo, i),                                                   \
-                       _mm256_div_pd(KIND##_value(hi + i, LO_##KIND(lo, i)), d));                  \
+        EACH_FOUR(KIND, sum = KIND##_of(_mm256_div_pd(KIND##_value(&sum), d)))                     \
         qp_sum_##NAME.divide(n - i, divisor, hi + i, LO_##KIND(lo, i));                            \
     }                                                                                              \
                                                                                                    \
@@ -211,8 +271,10 @@ static inline void exact_set(double *hi, double *lo, __m256d x)
         unsigned char *to = dst;                                                                   \
         uint64_t overflow = 0;                                                                     \
         size_t i = 0;                                                                              \
-        for (; i + 4 <= n; i += 4)                                                                 \
-            overflow += store_##NAME(to + i * (SIZE), KIND##_value(hi + i, LO_##KIND(lo, i)));     \
+        for (; i + 4 <= n; i += 4) {                                                               \
+            const struct KIND##_four sum = KIND##_load(hi + i, LO_##KIND(lo, i));                  \
+            overflow += store_##NAME(to + i * (SIZE), KIND##_value(&sum));                         \
+        }                                                                                          \
         return overflow + qp_sum_##NAME.finish(n - i, hi + i, LO_##KIND(lo, i), to + i * (SIZE));  \
     }                                                                                              \
                                                                                                    \
@@ -221,6 +283,7 @@ static inline void exact_set(double *hi, double *lo, __m256d x)
         .isa = QPLAN_ISA_AVX2,                                                                     \
         .keeps_errors = KEEPS_##KIND,                                                              \
         .add = add_##NAME,                                                                         \
+        .add_rows = add_rows_##NAME,                                                               \
         .add_over = add_over_##NAME,                                                               \
         .add_f64 = add_f64_##NAME,                                                                 \
         .divide = divide_##NAME,                                                                   \

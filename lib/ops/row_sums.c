@@ -24,21 +24,39 @@ struct job {
     atomic_uint_fast64_t overflow;
 };
 
-/* The terms of one row, n columns from col on. */
-static void add_terms(const struct job *job, const uint64_t *list, uint64_t n_list, uint64_t col,
-                      size_t n, double *hi, double *lo, void *elems)
+/* The sums of some columns. */
+struct sums {
+    double *hi, *lo; /* lo NULL = no errors are kept */
+    void *elems;     /* room for a row that is not contiguous */
+};
+
+/* Rows that are added together, which keeps their sums in registers and many reads under way. */
+#define GROUP 8
+
+/* A group of terms of one row, n columns from col on; elems has room for one that is gathered. */
+static void add_group(const struct job *job, const uint64_t *list, size_t n_list, uint64_t col,
+                      size_t n, const struct sums *sums)
 {
     const struct qp_row_sums *what = job->what;
-    for (uint64_t i = 0; i < n_list; i++) {
+    const void *rows[GROUP];
+    size_t n_rows = 0;
+    for (size_t i = 0; i < n_list; i++) {
         if (list[i] == QP_NO_ROW)
             continue;
-        const void *term = qp_view_get(what->source, list[i] * what->row_len + col, n, elems);
+        const uint64_t at = list[i] * what->row_len + col;
         const double divisor = what->divisors ? what->divisors[list[i]] : 1;
-        if (divisor > 1)
-            job->kernels->add_over(n, term, divisor, hi, lo);
-        else
-            job->kernels->add(n, term, hi, lo);
+        const void *direct = divisor > 1 ? NULL : qp_view_at(what->source, at, n);
+        if (direct) {
+            rows[n_rows++] = direct;
+            continue;
+        }
+        /* In their order: those before it come first. */
+        job->kernels->add_rows(n, n_rows, rows, sums->hi, sums->lo);
+        n_rows = 0;
+        job->kernels->add_over(n, qp_view_get(what->source, at, n, sums->elems), divisor, sums->hi,
+                               sums->lo);
     }
+    job->kernels->add_rows(n, n_rows, rows, sums->hi, sums->lo);
 }
 
 /* n columns of one row that has terms. */
@@ -48,19 +66,21 @@ static void sum_row(struct job *job, uint64_t row, uint64_t col, size_t n, char 
     const struct qp_sum_kernels *kernels = job->kernels;
     const uint64_t begin = what->lists.start[row], n_list = what->lists.start[row + 1] - begin;
     const uint64_t at = row * what->row_len + col;
-    double *hi = (double *)(void *)buffers;
-    double *lo = kernels->keeps_errors ? (double *)(void *)(buffers + COLUMN_BYTES) : NULL;
-    void *elems = buffers + 2 * COLUMN_BYTES;
-    memset(hi, 0, n * sizeof *hi);
-    if (lo)
-        memset(lo, 0, n * sizeof *lo);
-    add_terms(job, what->lists.list + begin, n_list, col, n, hi, lo, elems);
+    struct sums sums = {.hi = (double *)(void *)buffers, .elems = buffers + 2 * COLUMN_BYTES};
+    if (kernels->keeps_errors)
+        sums.lo = (double *)(void *)(buffers + COLUMN_BYTES);
+    memset(sums.hi, 0, n * sizeof *sums.hi);
+    if (sums.lo)
+        memset(sums.lo, 0, n * sizeof *sums.lo);
+    for (uint64_t i = 0; i < n_list; i += GROUP)
+        add_group(job, what->lists.list + begin + i, (size_t)qp_min_u64(GROUP, n_list - i), col, n,
+                  &sums);
     if (what->by_count && n_list > 1)
-        kernels->divide(n, (double)n_list, hi, lo);
+        kernels->divide(n, (double)n_list, sums.hi, sums.lo);
     if (what->accumulate)
-        kernels->add(n, qp_view_get(what->target, at, n, elems), hi, lo);
-    void *room = qp_view_room(what->target, at, n, elems);
-    const uint64_t overflow = kernels->finish(n, hi, lo, room);
+        kernels->add(n, qp_view_get(what->target, at, n, sums.elems), sums.hi, sums.lo);
+    void *room = qp_view_room(what->target, at, n, sums.elems);
+    const uint64_t overflow = kernels->finish(n, sums.hi, sums.lo, room);
     qp_view_put(what->target, at, n, room);
     if (overflow)
         (void)atomic_fetch_add(&job->overflow, overflow);

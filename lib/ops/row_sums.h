@@ -25,8 +25,8 @@ struct qp_row_sums {
     char *workers;          /* op->n_workers times QP_ROW_SUMS_BYTES, aligned to 64 */
 };
 
-/* Columns that a worker sums at a time. Their sums and one gathered row stay in the first cache. */
-#define QP_ROW_SUMS_COLS  1024
+/* Columns that a worker sums at a time: long runs to read, and sums that the first cache holds. */
+#define QP_ROW_SUMS_COLS  2048
 #define QP_ROW_SUMS_BYTES (3 * QP_ROW_SUMS_COLS * sizeof(double))
 
 /* Makes all rows of the target. Returns how many finite results became infinite. */

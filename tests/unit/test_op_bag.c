@@ -4,7 +4,7 @@
  */
 #include "op_support.h"
 
-enum { V = 37, D = 1100, B = 29, N = 700 };
+enum { V = 37, D = 2100, B = 29, N = 700 };
 
 /* A problem: its indices, bags and fields. */
 struct bags {

@@ -46,7 +46,8 @@ static void fill(uint64_t *seed, enum qplan_dtype dtype, void *out)
 static void levels_add_the_same(void **state)
 {
     static struct pair p;
-    static double terms[N], made[N];
+    static double terms[N], made[N], more[N];
+    const void *const rows[] = {more, terms, more};
     uint64_t seed = 1;
     (void)state;
     for (size_t k = 0; k < COUNT(kinds) * 40; k++) {
@@ -59,10 +60,12 @@ static void levels_add_the_same(void **state)
         memset(&p, 0, sizeof p);
         for (int round = 0; round < 5; round++) {
             fill(&seed, dtype, terms);
+            fill(&seed, dtype, more);
             fill(&seed, QPLAN_F64, made);
             for (int level = 0; level < 2; level++) {
                 double *hi = p.hi[level], *lo = kernels[level]->keeps_errors ? p.lo[level] : NULL;
                 kernels[level]->add(n, terms, hi, lo);
+                kernels[level]->add_rows(n, COUNT(rows), rows, hi, lo);
                 kernels[level]->add_over(n, terms, divisor, hi, lo);
                 kernels[level]->add_f64(n, made, hi, lo);
                 assert_true(n == N || hi[n] == 0); /* and no further */
