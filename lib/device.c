@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 /* More devices than any machine lists. */
 #define MOST_DEVICES 16
@@ -230,11 +231,26 @@ static bool try_place(struct qplan_device *device, const struct qp_backend *back
     return false;
 }
 
+/*
+ * Whether the system has a GPU at all, by the files of its drivers: loading their libraries to ask
+ * takes more time and memory than most jobs.
+ */
+static bool system_has_gpu(void)
+{
+    static const char *const files[] = {"/dev/nvidiactl", "/dev/dri", "/dev/kfd", "/dev/dxg",
+                                        "/dev/mali0"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (access(files[i], F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void open_any(struct qplan_device *device, const struct qplan_plan *plan)
 {
     struct qp_device_info infos[MOST_DEVICES];
     char reason[QP_REASON];
-    for (size_t i = 0; qp_backends[i]; i++) {
+    for (size_t i = 0; system_has_gpu() && qp_backends[i]; i++) {
         size_t n = qp_backends[i]->probe(infos, MOST_DEVICES, reason);
         for (size_t k = 0; k < n && k < MOST_DEVICES; k++) {
             if (try_place(device, qp_backends[i], &infos[k], k, plan))
