@@ -1,7 +1,7 @@
-# Writes the device text as a C array: SOURCE with every #include "file" of its folder replaced by
+# Writes a program of the device text as a C array: SOURCE with every #include "file" of its folder replaced by
 # that file. The result depends on the text of these files alone.
 #
-#   cmake -DSOURCE=kernels/gpu/qk_program.h -DNAME=qk_program_text -DOUT=file.c -P embed.cmake
+#   cmake -DSOURCE=kernels/gpu/qk_tiles_program.h -DNAME=qk_tiles_text -DOUT=file.c -P embed.cmake
 cmake_minimum_required(VERSION 3.22)
 get_filename_component(folder ${SOURCE} DIRECTORY)
 file(READ ${SOURCE} text)

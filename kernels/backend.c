@@ -1,12 +1,24 @@
 /*
- * backend.c - the lists: backends, and kernels by name.
+ * backend.c - the lists: backends, programs, and kernels by name.
  */
 #include "backend.h"
 
 const struct qp_backend *const qp_backends[] = {&qp_backend_opencl, NULL};
 
-const char *const qk_kernel_names[QK_KERNEL_COUNT] = {
-#define QK_TEXT(name) #name,
-    QK_KERNELS(QK_TEXT, QK_TEXT)
+#define QK_DECLARE(program) extern const char qk_##program##_text[];
+QK_PROGRAMS(QK_DECLARE)
+#undef QK_DECLARE
+
+const char *const qk_program_texts[QK_PROGRAM_COUNT] = {
+#define QK_TEXT(program) qk_##program##_text,
+    QK_PROGRAMS(QK_TEXT)
 #undef QK_TEXT
+};
+
+const struct qk_kernel_row qk_kernel_rows[QK_KERNEL_COUNT] = {
+#define QK_ROW(name) {#name, QK_PROGRAM},
+#define QK_PROGRAM   qk_tiles_program
+    QK_tiles_KERNELS(QK_ROW, QK_ROW)
+#undef QK_PROGRAM
+#undef QK_ROW
 };

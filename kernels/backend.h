@@ -15,7 +15,17 @@
 #include "dl.h"
 #include "gpu/qk_list.h"
 
-/* The kernels of the device text. */
+/* The programs of the device text, and the text of each (made by cmake/embed.cmake). */
+enum qk_program {
+#define QK_ID(program) qk_##program##_program,
+    QK_PROGRAMS(QK_ID)
+#undef QK_ID
+        QK_PROGRAM_COUNT
+};
+
+extern const char *const qk_program_texts[QK_PROGRAM_COUNT];
+
+/* The kernels of all of them. */
 enum qk_kernel {
 #define QK_ID(name) name##_id,
     QK_KERNELS(QK_ID, QK_ID)
@@ -23,7 +33,10 @@ enum qk_kernel {
         QK_KERNEL_COUNT
 };
 
-extern const char *const qk_kernel_names[QK_KERNEL_COUNT];
+extern const struct qk_kernel_row {
+    const char *name;
+    enum qk_program program;
+} qk_kernel_rows[QK_KERNEL_COUNT];
 
 struct qp_device_info {
     char label[32]; /* "opencl:0": what --device takes */
@@ -69,7 +82,7 @@ struct qp_backend {
      */
     size_t (*probe)(struct qp_device_info *out, size_t n_out, char reason[QP_REASON]);
 
-    /* Opens the device at that place of the list and builds the device text, usable or not. */
+    /* Opens the device at that place of the list, usable or not. */
     enum qplan_status (*open)(struct qp_gpu **out, size_t place, struct qplan_error *err);
     void (*close)(struct qp_gpu *gpu);
 
@@ -82,7 +95,10 @@ struct qp_backend {
     enum qplan_status (*copy)(struct qp_lane *lane, enum qp_copy_way way, struct qp_span span,
                               void *host, struct qplan_error *err);
 
-    /* Queues a kernel on the lane's block. The arguments are taken at once. */
+    /*
+     * Queues a kernel on the lane's block; the first of a program compiles it. The arguments are
+     * taken at once.
+     */
     enum qplan_status (*launch)(struct qp_lane *lane, const struct qp_launch *launch,
                                 struct qplan_error *err);
 

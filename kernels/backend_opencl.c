@@ -1,5 +1,5 @@
 /*
- * backend_opencl.c - OpenCL 1.2 behind backend.h. The program is built from the embedded text with
+ * backend_opencl.c - OpenCL 1.2 behind backend.h. Programs are built from the embedded text with
  * the one option that the numeric contract needs; a device that cannot promise it is listed with
  * the reason. Pageable memory is copied as it is: OpenCL has no way to pin what it did not
  * allocate.
@@ -10,17 +10,17 @@
 
 #include "../lib/base/alloc.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-extern const char qk_program_text[]; /* made by cmake/embed.cmake */
 
 struct cl_gpu {
     struct qp_gpu gpu; /* first: the rest of the library sees this part */
     struct qp_cl cl;
     cl_device_id device;
     cl_context context;
-    cl_program program;
+    pthread_mutex_t building;
+    cl_program programs[QK_PROGRAM_COUNT]; /* made when first needed; under the mutex */
 };
 
 struct cl_lane {
@@ -159,10 +159,11 @@ static size_t probe(struct qp_device_info *out, size_t n_out, char reason[QP_REA
 /* ---- Opening ----------------------------------------------------------------------------------
  */
 
-static enum qplan_status fail_build(struct qplan_error *err, const struct cl_gpu *g, cl_int error)
+static enum qplan_status fail_build(struct qplan_error *err, const struct cl_gpu *g,
+                                    cl_program program, cl_int error)
 {
     char log[2048] = "";
-    (void)g->cl.clGetProgramBuildInfo(g->program, g->device, CL_PROGRAM_BUILD_LOG, sizeof log, log,
+    (void)g->cl.clGetProgramBuildInfo(program, g->device, CL_PROGRAM_BUILD_LOG, sizeof log, log,
                                       NULL);
     log[sizeof log - 1] = '\0';
     make_plain(log);
@@ -171,21 +172,41 @@ static enum qplan_status fail_build(struct qplan_error *err, const struct cl_gpu
                    g->gpu.info.name, log);
 }
 
-static enum qplan_status build(struct cl_gpu *g, struct qplan_error *err)
+static enum qplan_status build(struct cl_gpu *g, enum qk_program which, struct qplan_error *err)
 {
     static const char options[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DQK_FP64";
     static const char options_f32[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
-    const char *text = qk_program_text;
+    const char *text = qk_program_texts[which];
     cl_int error;
-    g->context = g->cl.clCreateContext(NULL, 1, &g->device, NULL, NULL, &error);
-    if (!g->context)
-        return fail(err, g, "clCreateContext", error);
-    g->program = g->cl.clCreateProgramWithSource(g->context, 1, &text, NULL, &error);
-    if (!g->program)
+    cl_program program = g->cl.clCreateProgramWithSource(g->context, 1, &text, NULL, &error);
+    if (!program)
         return fail(err, g, "clCreateProgramWithSource", error);
-    error = g->cl.clBuildProgram(g->program, 1, &g->device,
+    error = g->cl.clBuildProgram(program, 1, &g->device,
                                  g->gpu.info.has_fp64 ? options : options_f32, NULL, NULL);
-    return error == CL_SUCCESS ? QPLAN_OK : fail_build(err, g, error);
+    if (error == CL_SUCCESS) {
+        g->programs[which] = program;
+        return QPLAN_OK;
+    }
+    enum qplan_status status = fail_build(err, g, program, error);
+    (void)g->cl.clReleaseProgram(program);
+    return status;
+}
+
+/* A kernel for one lane. */
+static enum qplan_status make_kernel(struct cl_gpu *g, enum qk_kernel which, cl_kernel *out,
+                                     struct qplan_error *err)
+{
+    const struct qk_kernel_row *row = &qk_kernel_rows[which];
+    enum qplan_status status = QPLAN_OK;
+    cl_int error;
+    (void)pthread_mutex_lock(&g->building);
+    if (!g->programs[row->program])
+        status = build(g, row->program, err);
+    (void)pthread_mutex_unlock(&g->building);
+    if (status != QPLAN_OK)
+        return status;
+    *out = g->cl.clCreateKernel(g->programs[row->program], row->name, &error);
+    return *out ? QPLAN_OK : fail(err, g, "clCreateKernel", error);
 }
 
 static void close_gpu(struct qp_gpu *gpu)
@@ -193,10 +214,13 @@ static void close_gpu(struct qp_gpu *gpu)
     struct cl_gpu *g = (struct cl_gpu *)gpu;
     if (!g)
         return;
-    if (g->program)
-        (void)g->cl.clReleaseProgram(g->program);
+    for (size_t i = 0; i < QK_PROGRAM_COUNT; i++) {
+        if (g->programs[i])
+            (void)g->cl.clReleaseProgram(g->programs[i]);
+    }
     if (g->context)
         (void)g->cl.clReleaseContext(g->context);
+    (void)pthread_mutex_destroy(&g->building);
     qp_free(g);
 }
 
@@ -214,6 +238,13 @@ static enum qplan_status find_device(struct cl_gpu *g, size_t place, struct qpla
     return QPLAN_OK;
 }
 
+static enum qplan_status make_context(struct cl_gpu *g, struct qplan_error *err)
+{
+    cl_int error;
+    g->context = g->cl.clCreateContext(NULL, 1, &g->device, NULL, NULL, &error);
+    return g->context ? QPLAN_OK : fail(err, g, "clCreateContext", error);
+}
+
 static enum qplan_status open_gpu(struct qp_gpu **out, size_t place, struct qplan_error *err)
 {
     struct cl_gpu *g = qp_alloc(1, sizeof *g);
@@ -221,9 +252,10 @@ static enum qplan_status open_gpu(struct qp_gpu **out, size_t place, struct qpla
     if (!g)
         return qp_fail_memory(err, "device", sizeof *g);
     g->gpu.backend = &qp_backend_opencl;
+    (void)pthread_mutex_init(&g->building, NULL);
     enum qplan_status status = find_device(g, place, err);
     if (status == QPLAN_OK)
-        status = build(g, err);
+        status = make_context(g, err);
     if (status == QPLAN_OK)
         *out = &g->gpu;
     else
@@ -314,15 +346,11 @@ static enum qplan_status launch(struct qp_lane *lane, const struct qp_launch *wh
                                 struct qplan_error *err)
 {
     struct cl_lane *l = (struct cl_lane *)lane;
-    const struct cl_gpu *g = gpu_of(lane);
+    struct cl_gpu *g = gpu_of(lane);
     const size_t local = what->group_size, global = local * what->groups;
     cl_kernel *kernel = &l->kernels[what->kernel];
-    cl_int error;
-    if (!*kernel) {
-        *kernel = g->cl.clCreateKernel(g->program, qk_kernel_names[what->kernel], &error);
-        if (!*kernel)
-            return fail(err, g, "clCreateKernel", error);
-    }
+    if (!*kernel)
+        QP_TRY(make_kernel(g, what->kernel, kernel, err));
     TRY_CL(g, clSetKernelArg, *kernel, 0, sizeof l->block, &l->block);
     TRY_CL(g, clSetKernelArg, *kernel, 1, what->n_args, what->args);
     TRY_CL(g, clEnqueueNDRangeKernel, l->queue, *kernel, 1, NULL, &global, &local, 0, NULL, NULL);

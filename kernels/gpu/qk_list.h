@@ -1,13 +1,23 @@
 /*
- * qk_list.h - every kernel of the device text, by name. The host finds kernels by these rows, and
- * the tests walk them: a kernel that is not listed cannot be launched.
+ * qk_list.h - every program of the device text and every kernel of a program, by name. The host
+ * finds kernels by these rows, and the tests walk them: a kernel that is not listed cannot be
+ * launched.
  *
- * X(name) for all devices, Y(name) for those with 64-bit floats.
+ * A program is compiled when one of its kernels is first launched. P(program): its text is
+ * qk_<program>_program.h, its list QK_<program>_KERNELS. X(name) is a kernel for all devices,
+ * Y(name) one for those with 64-bit floats.
  */
 #ifndef QK_LIST_H
 #define QK_LIST_H
 
-#define QK_KERNELS(X, Y)                                                                           \
+#define QK_PROGRAMS(P) P(tiles)
+
+/* All kernels, program by program. */
+#define QK_KERNELS(X, Y) QK_tiles_KERNELS(X, Y)
+
+/* ---- tiles: what the checkpoint pipeline runs ------------------------------------------------ */
+
+#define QK_tiles_KERNELS(X, Y)                                                                     \
     QK_SOURCE_KERNELS(X, f32)                                                                      \
     QK_SOURCE_KERNELS(X, f16)                                                                      \
     QK_SOURCE_KERNELS(X, bf16)                                                                     \

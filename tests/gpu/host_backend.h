@@ -7,7 +7,7 @@
 #define TESTS_HOST_BACKEND_H
 
 #define QK_FP64
-#include "kernels/gpu/qk_program.h"
+#include "kernels/gpu/qk_tiles_program.h"
 
 #include "kernels/backend.h"
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TEXT = ROOT / "kernels" / "gpu" / "qk_program.h"
+GPU = ROOT / "kernels" / "gpu"
 ARCHITECTURES = ("75", "80", "86", "89", "90", "100", "120")
 FLAGS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "-Werror",
          "all-warnings")
@@ -25,25 +25,27 @@ FORBIDDEN = re.compile(r"^\s*(?:@!?%p\d+\s+)?((?:fma|mad\.\w*\.?f|rcp|rsqrt|div\
                        r"\w[\w.]*\.(?:ftz|approx)[\w.]*)", re.M)
 
 
-def compile_ptx(nvcc, folder, fp64):
-    out = folder / "program.ptx"
+def compile_ptx(nvcc, folder, program, fp64):
+    out = folder / f"{program}.ptx"
     define = ["-DQK_FP64"] if fp64 else []
     subprocess.run([nvcc, "-x", "cu", *define, *FLAGS, "-arch=compute_75", "-ptx", "-o", str(out),
-                    str(TEXT)], check=True)
+                    str(GPU / f"qk_{program}_program.h")], check=True)
     return out
 
 
-def kernels(fp64):
-    """The names of qk_list.h."""
-    text = (TEXT.parent / "qk_list.h").read_text()
-    names = re.findall(r"X\((qk_\w+)##dtype\)", text)
-    source = [n for n in names if "_in_" not in n]
-    work = [n for n in names if "_in_" in n]
-    return ({n + d for n in source for d in ("f32", "f16", "bf16") + (("f64",) if fp64 else ())} |
-            {n + d for n in work for d in ("f32",) + (("f64",) if fp64 else ())})
+def expand(line):
+    """The words that a macro of qk_list.h gives."""
+    text = f'#include "{GPU / "qk_list.h"}"\n#define WORD(x) x\n#define NONE(x)\n{line}\n'
+    done = subprocess.run(["cc", "-E", "-P", "-x", "c", "-"], input=text, capture_output=True,
+                          text=True, check=True)
+    return set(done.stdout.split())
 
 
-def check_text(ptx, fp64):
+def kernels(program, fp64):
+    return expand(f"QK_{program}_KERNELS(WORD, {'WORD' if fp64 else 'NONE'})")
+
+
+def check_text(ptx, program, fp64):
     text = re.sub(r"//.*", "", ptx.read_text())
     for bad in FORBIDDEN.findall(text):
         yield f"{bad} in the PTX"
@@ -54,8 +56,8 @@ def check_text(ptx, fp64):
     if not fp64 and re.search(r"\.f64\b", text):
         yield "f64 in the text for devices without it"
     entries = set(re.findall(r"\.entry (\w+)", text))
-    if entries != kernels(fp64):
-        yield f"entries differ from qk_list.h: {sorted(entries ^ kernels(fp64))}"
+    if entries != kernels(program, fp64):
+        yield f"entries differ from qk_list.h: {sorted(entries ^ kernels(program, fp64))}"
 
 
 def check_assembly(ptxas, ptx, architecture):
@@ -77,13 +79,16 @@ def main():
         print("skipped: no nvcc")
         return 77
     faults = []
+    programs = sorted(expand("QK_PROGRAMS(WORD)"))
     with tempfile.TemporaryDirectory() as folder:
-        for fp64 in (False, True):
-            ptx = compile_ptx(nvcc, pathlib.Path(folder), fp64)
-            faults += check_text(ptx, fp64)
-        for architecture in ARCHITECTURES:
-            faults += check_assembly("ptxas", ptx, architecture)
-    print("\n".join(faults) or f"{len(kernels(True))} kernels, {len(ARCHITECTURES)} architectures")
+        for program in programs:
+            for fp64 in (False, True):
+                ptx = compile_ptx(nvcc, pathlib.Path(folder), program, fp64)
+                faults += check_text(ptx, program, fp64)
+            for architecture in ARCHITECTURES:
+                faults += check_assembly("ptxas", ptx, architecture)
+    count = sum(len(kernels(program, True)) for program in programs)
+    print("\n".join(faults) or f"{count} kernels, {len(ARCHITECTURES)} architectures")
     return 1 if faults else 0
 
 

@@ -1,7 +1,7 @@
 /*
- * qk_program.h - the whole device text, in the order in which it is compiled: by nvcc as CUDA C, by
- * a driver as OpenCL C, and by the compiler of the host as C11. The build puts the included files
- * in place of their lines and embeds the result (cmake/embed.cmake).
+ * qk_tiles_program.h - the kernels of the checkpoint pipeline, in the order in which they are
+ * compiled: by nvcc as CUDA C, by a driver as OpenCL C, and by the compiler of the host as C11. The
+ * build puts the included files in place of their lines and embeds the result (cmake/embed.cmake).
  */
 #include "qk_platform.h"
 
