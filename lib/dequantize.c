@@ -36,7 +36,7 @@ struct unit {
 
 struct buffers {
     void *block;  /* decoded values in working precision */
-    void *stored; /* elements as they are written, or bytes of a kept tensor */
+    void *stored; /* room for elements as they are written, or bytes of a kept tensor */
     uint8_t *codes;
     struct qp_param_window window;
 };
@@ -61,7 +61,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     struct buffers *b = buffers;
     size_t n_sets = window_sets(tile_bytes);
     b->block = qp_take(carve, QP_BLOCK * sizeof(double));
-    b->stored = qp_take(carve, tile_bytes);
+    b->stored = qp_take(carve, tile_bytes + QP_IO_SPARE);
     b->codes = qp_take(carve, QP_CODE_ROOM(unit_elems(tile_bytes)) + 1);
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
@@ -94,22 +94,22 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
                                  .work = qp_source_kernels(source, e->job.run->isa)->work,
                                  .elem = unit->pos,
                                  .n = n,
-                                 .codes = b->codes,
                                  .y = b->block,
                                  .window = b->window,
                                  .window_sets = window_sets(e->job.tile_bytes)};
+    const uint64_t off = e->header_bytes + unit->item->output.begin + unit->pos * size;
+    char *stored = qp_io_room(b->stored, off, off);
     struct qp_decoded part;
     bool found;
     qp_sets_make(&decoder.sets, &t->scheme, t->shape, t->rank);
     QP_TRY(qp_read_codes(&e->file->st, t->part[QP_CODES], &decoder.sets, &form, unit->pos, n,
-                         b->codes, NULL, err));
+                         b->codes, &decoder.codes, NULL, err));
     QP_TRY(qp_decode_next(&decoder, &part, &found, err));
     while (found) {
-        decoder.work->store(dtype, (size_t)part.n, part.y, (char *)b->stored + part.at * size);
+        decoder.work->store(dtype, (size_t)part.n, part.y, stored + part.at * size);
         QP_TRY(qp_decode_next(&decoder, &part, &found, err));
     }
-    uint64_t off = e->header_bytes + unit->item->output.begin + unit->pos * size;
-    return qp_out_write(e->out, off, b->stored, n * size, err);
+    return qp_out_write(e->out, off, stored, n * size, err);
 }
 
 static enum qplan_status do_unit(const struct engine *e, const struct unit *unit,

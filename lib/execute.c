@@ -67,8 +67,9 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     size_t n_sets = sets_of_tile(tile_bytes);
     b->lane = NULL;
     b->made = NULL;
-    b->tile = qp_take(carve, tile_bytes);
-    b->codes = qp_take(carve, tile_bytes / 2); /* elements have 2 bytes or more */
+    b->tile = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    /* Elements have 2 bytes or more. */
+    b->codes = qp_take(carve, tile_bytes / 2 + QP_IO_SPARE);
     b->lo = qp_take(carve, n_sets * sizeof(double));
     b->hi = qp_take(carve, n_sets * sizeof(double));
     b->scale = qp_take(carve, n_sets * sizeof(double));

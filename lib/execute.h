@@ -20,7 +20,7 @@ enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out 
                              const struct qp_errand *errand, const struct qplan_run *run,
                              bool *all_threads, struct qplan_error *err);
 
-/* Copies n bytes between files through a buffer of tile bytes. */
+/* Copies n bytes between files through a buffer with QP_IO_SPARE bytes more. */
 enum qplan_status qp_copy_range(const struct qp_st *from, uint64_t from_off,
                                 const struct qp_out *out, uint64_t to_off, uint64_t n, void *buffer,
                                 struct qplan_error *err);

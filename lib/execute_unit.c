@@ -94,9 +94,13 @@ static enum qplan_status flush_all(const struct task *task)
 
 static enum qplan_status read_tile(struct task *task)
 {
-    task->src = task->b->tile;
-    return qp_read_piece(task->st, task->unit->tensor->source, &task->sets, &task->piece,
-                         task->kernels->elem_bytes, task->b->tile, task->err);
+    const struct qplan_entry *source = task->unit->tensor->source;
+    const size_t elem_bytes = task->kernels->elem_bytes;
+    const uint64_t elem = task->piece.row * task->sets.row_len + task->piece.col;
+    const uint64_t off = task->st->header_bytes + source->begin + elem * elem_bytes;
+    void *tile = qp_io_room(task->b->tile, off, off);
+    task->src = tile;
+    return qp_read_piece(task->st, source, &task->sets, &task->piece, elem_bytes, tile, task->err);
 }
 
 static struct qp_device_step device_step(const struct task *task)
@@ -199,7 +203,10 @@ static enum qplan_status write_codes(struct task *task, const void *scale, const
 {
     const struct qp_plan_tensor *t = task->unit->tensor;
     const struct qp_code_form form = qp_code_form(&t->scheme, task->context->job->run->isa);
-    uint8_t *codes = task->b->codes;
+    const uint64_t off = task->context->plan->header_bytes + t->outputs[QP_CODES].begin;
+    const uint64_t elem = task->piece.row * task->sets.row_len + task->piece.col;
+    const uint64_t at = off + qp_code_offset(&task->sets, form.packed, elem);
+    uint8_t *codes = qp_io_room(task->b->codes, at, at);
     if (task->b->lane) {
         const struct qp_device_step step = device_step(task);
         struct qp_device_made made;
@@ -208,12 +215,10 @@ static enum qplan_status write_codes(struct task *task, const void *scale, const
     }
     task->kernels->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
     if (task->unit->batch) {
-        uint64_t elem = task->piece.row * task->sets.row_len;
         size_t n = qp_pack_codes(&task->sets, &form, elem,
                                  (size_t)(task->piece.n_rows * task->piece.n_cols), codes);
         return write_at(task, QP_CODES, qp_code_offset(&task->sets, form.packed, elem), codes, n);
     }
-    uint64_t off = task->context->plan->header_bytes + t->outputs[QP_CODES].begin;
     return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &form, codes,
                           task->err);
 }
@@ -343,8 +348,9 @@ enum qplan_status qp_copy_range(const struct qp_st *from, uint64_t from_off,
                                 const struct qp_out *out, uint64_t to_off, uint64_t n, void *buffer,
                                 struct qplan_error *err)
 {
-    QP_TRY(qp_file_read(&from->file, from_off, buffer, (size_t)n, err));
-    return qp_out_write(out, to_off, buffer, (size_t)n, err);
+    void *bytes = qp_io_room(buffer, from_off, to_off);
+    QP_TRY(qp_file_read(&from->file, from_off, bytes, (size_t)n, err));
+    return qp_out_write(out, to_off, bytes, (size_t)n, err);
 }
 
 static enum qplan_status do_copy(struct task *task)
@@ -387,11 +393,12 @@ static enum qplan_status do_batch(struct task *task)
     const struct qp_unit *unit = task->unit;
     const uint64_t begin = unit->batch[0]->source->begin;
     const uint64_t end = unit->batch[unit->n_batch - 1]->source->end;
-    QP_TRY(qp_file_read(&task->st->file, task->st->header_bytes + begin, task->b->tile,
-                        (size_t)(end - begin), task->err));
+    const uint64_t off = task->st->header_bytes + begin;
+    char *tile = qp_io_room(task->b->tile, off, off);
+    QP_TRY(qp_file_read(&task->st->file, off, tile, (size_t)(end - begin), task->err));
     for (size_t i = 0; i < unit->n_batch; i++) {
         const struct qp_plan_tensor *t = unit->batch[i];
-        const char *bytes = (const char *)task->b->tile + (t->source->begin - begin);
+        const char *bytes = tile + (t->source->begin - begin);
         QP_TRY(t->quantize ? quantize_small(task, t, bytes) : keep_small(task, t, bytes));
     }
     return flush_all(task);

@@ -1,9 +1,10 @@
 /*
  * measure.c - comparing a file with its source, in flat order.
  *
- * A unit is a fixed number of elements, a multiple of QP_BLOCK. Workers compute units in any order
- * and hand in their results in ascending order: so the sums, and which offender is the first, are
- * the same for any number of workers and any tile size.
+ * A unit is a fixed number of elements, a multiple of QP_BLOCK. Workers compute units in any order;
+ * their results wait in a ring and are taken in ascending order: so the sums, and which offender is
+ * the first, are the same for any number of workers and any tile size, and no worker waits for a
+ * slower one unless the ring is full.
  */
 #include "decode.h"
 #include "plan.h"
@@ -16,12 +17,16 @@
 
 #include <string.h>
 
+/* Results that may wait for that of a unit before them. */
+#define RING 32
+
 struct engine {
     struct qp_job job; /* first: a step gets the job and means the engine */
     struct qp_pair *pairs;
     const struct qp_st *file, *source;
     struct qp_flat flat;
-    uint64_t turn; /* the unit whose result is taken next */
+    struct slot *ring; /* the result of unit u is in slot u % RING */
+    uint64_t turn;     /* the unit whose result is taken next */
 };
 
 /* What a worker does at a time: elements of a quantized tensor, bytes of a kept one. */
@@ -33,7 +38,7 @@ struct unit {
 };
 
 struct buffers {
-    void *source; /* elements of the source, or bytes of a kept tensor in both files */
+    void *source; /* room for elements of the source, or bytes of a kept tensor in both files */
     void *block;  /* decoded values in working precision */
     uint8_t *codes;
     struct qp_param_window window;
@@ -47,14 +52,23 @@ struct finding {
     size_t n_blocks;
 };
 
+struct slot {
+    bool taken;
+    struct unit unit;
+    struct finding found;
+    struct qp_sums *sums;
+};
+
 /* ---- Memory ------------------------------------------------------------------------------------
  */
 
-/* Elements of a unit: 8 bytes each at the most. */
+/* Elements of a unit: 8 bytes each at the most, and no more than a core's cache keeps. */
+#define UNIT_MOST ((size_t)16 * QP_BLOCK)
+
 static size_t unit_elems(size_t tile_bytes)
 {
     size_t n = tile_bytes / sizeof(double);
-    return n - n % QP_BLOCK;
+    return n < UNIT_MOST ? n - n % QP_BLOCK : UNIT_MOST;
 }
 
 /* Bytes of a kept tensor: as many again come from the other file. */
@@ -74,7 +88,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
 {
     struct buffers *b = buffers;
     size_t n = unit_elems(tile_bytes), n_sets = window_sets(tile_bytes);
-    b->source = qp_take(carve, tile_bytes);
+    b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
     b->block = qp_take(carve, QP_BLOCK * sizeof(double));
     b->codes = qp_take(carve, QP_CODE_ROOM(n) + 1);
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
@@ -82,6 +96,16 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->window.stored = qp_take(carve, n_sets * sizeof(float));
     b->bound = qp_take(carve, n_sets * sizeof(double));
     b->sums = qp_take(carve, n / QP_BLOCK * sizeof *b->sums);
+}
+
+static void carve_ring(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job)
+{
+    const size_t n_blocks = unit_elems(tile_bytes) / QP_BLOCK;
+    struct slot *ring = qp_take(carve, RING * sizeof *ring);
+    struct qp_sums *sums = qp_take(carve, RING * n_blocks * sizeof *sums);
+    for (size_t i = 0; ring && i < RING; i++)
+        ring[i] = (struct slot){.sums = sums + i * n_blocks};
+    ((struct engine *)job)->ring = ring;
 }
 
 /* In what the units of a pair count: elements, or bytes of a kept tensor. */
@@ -127,6 +151,7 @@ static enum qplan_status compare_bytes(const struct engine *e, const struct unit
 struct task {
     const struct unit *unit;
     const struct buffers *b;
+    void *source; /* elements of the unit */
     const struct qp_source_kernels *kernels;
     struct qp_decoder decoder;
     struct qp_code_rule rule;
@@ -169,7 +194,7 @@ static void add_check(struct task *task, const struct qp_decoded *decoded,
     if (part->offences == 0 && offences) {
         size_t at = (size_t)decoded->at + first;
         part->first = task->unit->elem + at;
-        part->x = value_at(task->kernels->dtype, task->b->source, at);
+        part->x = value_at(task->kernels->dtype, task->source, at);
         part->y = value_at(task->kernels->work->work, decoded->y, first);
         part->bound = bound_at(task, decoded, first);
     }
@@ -186,7 +211,7 @@ static void check_part(struct task *task, const struct qp_decoded *part)
     struct qp_check check;
     if (part->new_sets)
         k->work->bounds(part->new_sets, window->scale, task->bits, task->b->bound);
-    k->check(&part->tile, (const char *)task->b->source + part->at * k->elem_bytes, part->y,
+    k->check(&part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y,
              &task->rule, (const char *)window->scale + part->set * k->work_bytes,
              window->zero + part->set, task->b->bound + part->set, &check);
     add_check(task, part, &check);
@@ -198,7 +223,7 @@ static void add_block(struct task *task)
     const struct qp_source_kernels *k = task->kernels;
     const uint64_t end = task->decoder.at, at = (end - 1) / QP_BLOCK * QP_BLOCK;
     struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
-    k->sums((const char *)task->b->source + at * k->elem_bytes, task->b->block, (size_t)(end - at),
+    k->sums((const char *)task->source + at * k->elem_bytes, task->b->block, (size_t)(end - at),
             task->largest, sums);
     task->largest = sums->max_abs > task->largest ? sums->max_abs : task->largest;
 }
@@ -210,11 +235,12 @@ static enum qplan_status read_unit(const struct engine *e, struct task *task,
     const struct qp_native_tensor *tensor = task->decoder.tensor;
     const size_t size = task->kernels->elem_bytes;
     const struct qp_code_form form = qp_code_form(&tensor->scheme, e->job.run->isa);
-    QP_TRY(qp_file_read(&e->source->file,
-                        e->source->header_bytes + unit->pair->source->begin + unit->elem * size,
-                        task->b->source, (size_t)unit->n * size, err));
+    const uint64_t off = e->source->header_bytes + unit->pair->source->begin + unit->elem * size;
+    task->source = qp_io_room(task->b->source, off, off);
+    QP_TRY(qp_file_read(&e->source->file, off, task->source, (size_t)unit->n * size, err));
     return qp_read_codes(e->file, tensor->part[QP_CODES], &task->decoder.sets, &form, unit->elem,
-                         (size_t)unit->n, task->b->codes, &task->found->part.bad_pads, err);
+                         (size_t)unit->n, task->b->codes, &task->decoder.codes,
+                         &task->found->part.bad_pads, err);
 }
 
 static enum qplan_status compare_codes(const struct engine *e, struct task *task,
@@ -245,7 +271,6 @@ static void prepare(const struct engine *e, struct task *task)
                                         .work = task->kernels->work,
                                         .elem = task->unit->elem,
                                         .n = task->unit->n,
-                                        .codes = task->b->codes,
                                         .y = task->b->block,
                                         .window = task->b->window,
                                         .window_sets = window_sets(e->job.tile_bytes)};
@@ -298,17 +323,32 @@ static void add_finding(const struct unit *unit, const struct finding *found,
     total->max_clip = part->max_clip > total->max_clip ? part->max_clip : total->max_clip;
 }
 
-/* Waits until all units before this one have handed in, or the job stops. */
+/* Takes the results whose turn it is; says whether there were any. */
+static bool take_results(struct engine *e)
+{
+    const uint64_t before = e->turn;
+    struct slot *slot = &e->ring[e->turn % RING];
+    while (slot->taken) {
+        add_finding(&slot->unit, &slot->found, slot->sums);
+        slot->taken = false;
+        slot = &e->ring[++e->turn % RING];
+    }
+    return e->turn != before;
+}
+
+/* Waits while the ring has no room, unless the job stops. */
 static void hand_in(struct engine *e, const struct unit *unit, const struct finding *found,
                     const struct qp_sums *sums)
 {
     (void)pthread_mutex_lock(&e->job.lock);
-    while (e->turn != unit->number && !qp_job_stopping(&e->job))
+    while (unit->number - e->turn >= RING && !qp_job_stopping(&e->job))
         (void)pthread_cond_wait(&e->job.changed, &e->job.lock);
-    if (e->turn == unit->number) {
-        add_finding(unit, found, sums);
-        e->turn++;
-        (void)pthread_cond_broadcast(&e->job.changed);
+    if (unit->number - e->turn < RING) {
+        struct slot *slot = &e->ring[unit->number % RING];
+        *slot = (struct slot){true, *unit, *found, slot->sums};
+        memcpy(slot->sums, sums, found->n_blocks * sizeof *sums);
+        if (take_results(e))
+            (void)pthread_cond_broadcast(&e->job.changed);
     }
     (void)pthread_mutex_unlock(&e->job.lock);
 }
@@ -352,8 +392,10 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
                                    const struct qp_st *source, const struct qplan_run *run,
                                    struct qplan_error *err)
 {
-    static const struct qp_job_ops ops = {
-        .buffers_size = sizeof(struct buffers), .carve = carve_buffers, .step = step};
+    static const struct qp_job_ops ops = {.buffers_size = sizeof(struct buffers),
+                                          .carve = carve_buffers,
+                                          .carve_shared = carve_ring,
+                                          .step = step};
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);

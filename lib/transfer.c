@@ -130,8 +130,8 @@ static enum qplan_status read_packed(const struct qp_st *st, const struct qplan_
 {
     uint64_t off = st->header_bytes + entry->begin + qp_code_offset(sets, true, elem);
     size_t n_bytes = packed_bytes(sets, elem, n);
-    /* Packed bytes wait at the end of the buffer: reading stays ahead of writing. */
-    uint8_t *tail = codes + QP_CODE_ROOM(n) - n_bytes;
+    /* Packed bytes wait near the end of the buffer: reading stays ahead of writing. */
+    uint8_t *tail = qp_io_room(codes + QP_CODE_ROOM(n) - QP_IO_SPARE - n_bytes, off, off);
     QP_TRY(qp_file_read(&st->file, off, tail, n_bytes, err));
     uint64_t found = unpack_run(sets, form, elem, n, tail, codes);
     if (bad_pads)
@@ -141,14 +141,17 @@ static enum qplan_status read_packed(const struct qp_st *st, const struct qplan_
 
 enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
                                 const struct qp_sets *sets, const struct qp_code_form *form,
-                                uint64_t elem, size_t n, uint8_t *codes, uint64_t *bad_pads,
-                                struct qplan_error *err)
+                                uint64_t elem, size_t n, uint8_t *room, const uint8_t **codes,
+                                uint64_t *bad_pads, struct qplan_error *err)
 {
-    if (!form->packed)
-        return qp_file_read(&st->file, st->header_bytes + entry->begin + elem, codes, n, err);
-    size_t ahead = (elem % sets->last_len) % 2; /* inside a byte: its first code comes along */
-    QP_TRY(read_packed(st, entry, sets, form, elem - ahead, n + ahead, codes, bad_pads, err));
-    if (ahead)
-        memmove(codes, codes + 1, n);
-    return QPLAN_OK;
+    if (!form->packed) {
+        const uint64_t off = st->header_bytes + entry->begin + elem;
+        uint8_t *bytes = qp_io_room(room, off, off);
+        *codes = bytes;
+        return qp_file_read(&st->file, off, bytes, n, err);
+    }
+    const size_t ahead =
+        (elem % sets->last_len) % 2; /* inside a byte: its first code comes along */
+    *codes = room + ahead;
+    return read_packed(st, entry, sets, form, elem - ahead, n + ahead, room, bad_pads, err);
 }

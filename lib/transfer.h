@@ -41,16 +41,16 @@ size_t qp_pack_codes(const struct qp_sets *sets, const struct qp_code_form *form
                      size_t n, uint8_t *codes);
 
 /* Room for the bytes and the unpacked codes of n elements at once. */
-#define QP_CODE_ROOM(n) ((n) + 64)
+#define QP_CODE_ROOM(n) ((n) + 64 + QP_IO_SPARE)
 
 /*
- * Reads the codes of n consecutive elements from elem on, one byte each, sign-extended. If bad_pads
- * is not NULL, spare nibbles that are not 0 are counted in it. codes has room for
- * QP_CODE_ROOM(n) + 1.
+ * Reads the codes of n consecutive elements from elem on, one byte each, sign-extended: *codes is
+ * where they are in room, which has QP_CODE_ROOM(n) + 1 bytes. If bad_pads is not NULL, spare
+ * nibbles that are not 0 are counted in it.
  */
 enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
                                 const struct qp_sets *sets, const struct qp_code_form *form,
-                                uint64_t elem, size_t n, uint8_t *codes, uint64_t *bad_pads,
-                                struct qplan_error *err);
+                                uint64_t elem, size_t n, uint8_t *room, const uint8_t **codes,
+                                uint64_t *bad_pads, struct qplan_error *err);
 
 #endif

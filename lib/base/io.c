@@ -136,6 +136,21 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
+/* Whether a copy between this address and this place of a file is slow. */
+static bool is_entangled(uintptr_t address, uint64_t off)
+{
+    const uint64_t ahead = (address - off) % 4096;
+    return (ahead > 0 && ahead < 64) || ahead > 4096 - 64;
+}
+
+void *qp_io_room(void *buffer, uint64_t off, uint64_t other)
+{
+    char *room = buffer;
+    while (is_entangled((uintptr_t)room, off) || is_entangled((uintptr_t)room, other))
+        room += 64;
+    return room;
+}
+
 enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err)
 {
     struct stat st;

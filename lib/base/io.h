@@ -34,6 +34,16 @@ void qp_file_close(struct qp_file *file);
 enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *out, size_t n,
                                struct qplan_error *err);
 
+/*
+ * Where in a buffer bytes of a file are best copied to and from: at its beginning or a little
+ * behind, so that it needs QP_IO_SPARE bytes more than are copied. Processors compare the last
+ * twelve bits of addresses to see whether a load needs a store before it. If the buffer is a few
+ * bytes ahead of the page cache in them, every load of the copy seems to, and it takes three times
+ * as long. off and other are two places of files, or the same.
+ */
+#define QP_IO_SPARE 320
+void *qp_io_room(void *buffer, uint64_t off, uint64_t other);
+
 /* IO if size, time or identity of the file changed since it was opened. */
 enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err);
 

@@ -32,6 +32,31 @@ static const char *path_of(const char *name)
     return in_folder(&folder, name);
 }
 
+/* ---- Room -------------------------------------------------------------------------------------
+ */
+
+/* Bytes that the nearest of both is away from the other, by the last twelve bits. */
+static uint64_t distance(const void *room, uint64_t off)
+{
+    const uint64_t ahead = ((uintptr_t)room - off) % 4096;
+    return ahead < 4096 - ahead ? ahead : 4096 - ahead;
+}
+
+static void room_is_found_within_the_spare_bytes(void **state)
+{
+    static char buffer[8192 + QP_IO_SPARE];
+    (void)state;
+    for (size_t at = 0; at < 128; at++) {
+        for (uint64_t off = 0; off < 4096 + 128; off++) {
+            const uint64_t other = off * 7;
+            const char *room = qp_io_room(buffer + at, off, other);
+            assert_true(room >= buffer + at && room < buffer + at + QP_IO_SPARE);
+            assert_true(distance(room, off) == 0 || distance(room, off) >= 64);
+            assert_true(distance(room, other) == 0 || distance(room, other) >= 64);
+        }
+    }
+}
+
 /* ---- Input files ----------------------------------------------------------------------------- */
 
 static void a_file_is_read_by_position(void **state)
@@ -332,6 +357,7 @@ static void a_failed_write_names_the_byte(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(room_is_found_within_the_spare_bytes),
         cmocka_unit_test(a_file_is_read_by_position),
         cmocka_unit_test(a_change_is_noticed_and_a_new_link_is_none),
         cmocka_unit_test(a_file_without_its_name_can_still_be_read),
