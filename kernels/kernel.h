@@ -65,6 +65,18 @@ struct qp_sums {
     double e2, x2, y2, xy; /* of e = x - y, with y the decoded value */
     double max_abs;        /* largest |e|, -1 without a finite x */
     size_t max_at;         /* its first element; looked for only where max_abs > floor, else 0 */
+    bool within;           /* every x is finite, and e * e <= the limit of its place */
+};
+
+/*
+ * What the caller of sums wants to know: where max_abs is only if it is above the floor, and
+ * whether squares of errors keep to limits: limit[i / width] for element i. width is a multiple of
+ * 16 and divides n, or is 0 for no limits.
+ */
+struct qp_sums_wish {
+    double floor;
+    const double *limit;
+    size_t width;
 };
 
 /* The kernels that read one float dtype. */
@@ -93,7 +105,8 @@ struct qp_source_kernels {
                   const double *bound, struct qp_check *result);
 
     /* The sums of at most QP_BLOCK elements that begin at a multiple of QP_BLOCK. */
-    void (*sums)(const void *src, const void *y, size_t n, double floor, struct qp_sums *result);
+    void (*sums)(const void *src, const void *y, size_t n, const struct qp_sums_wish *wish,
+                 struct qp_sums *result);
 };
 
 /* The kernels of one working precision. */

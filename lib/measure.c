@@ -161,6 +161,12 @@ struct task {
     struct finding *found;
 };
 
+/* Of the runs of a block, all of one width; 0 = none. */
+struct block_limits {
+    double square[QP_BLOCK / 16];
+    size_t width;
+};
+
 static double value_at(enum qplan_dtype dtype, const void *values, size_t i)
 {
     double x;
@@ -209,23 +215,70 @@ static void check_part(struct task *task, const struct qp_decoded *part)
     const struct qp_source_kernels *k = task->kernels;
     const struct qp_param_window *window = &task->decoder.window;
     struct qp_check check;
-    if (part->new_sets)
-        k->work->bounds(part->new_sets, window->scale, task->bits, task->b->bound);
     k->check(&part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y,
              &task->rule, (const char *)window->scale + part->set * k->work_bytes,
              window->zero + part->set, task->b->bound + part->set, &check);
     add_check(task, part, &check);
 }
 
-/* The block that has just been decoded to its end. */
-static void add_block(struct task *task)
+/*
+ * A limit that the square of an error above the bound is above too: a little less than the bound's
+ * own square, so that roundings do not matter. Below 0, which nothing keeps, where there is no
+ * bound or its square is too near an end of the range to say.
+ */
+static double sure_square(double bound)
+{
+    const double square = bound * bound;
+    return bound > 0 && square > 0x1p-900 && square < 0x1p1000 ? square * (1 - 0x1p-50) : -1;
+}
+
+/*
+ * Limits for the sums of a block that is one part: then these find out on their way whether any
+ * element needs to be judged. false where runs of sets do not go with the lanes of the sums.
+ */
+static bool limit_block(const struct task *task, const struct qp_decoded *part,
+                        struct block_limits *limits)
+{
+    const struct qp_tile *tile = &part->tile;
+    const size_t width = tile->col_width < tile->cols ? tile->col_width : tile->cols;
+    const double *bound = task->b->bound + part->set;
+    size_t n = 0;
+    if (part->at % QP_BLOCK || !part->ends_block || tile->col_skip || width % 16 ||
+        tile->cols % width)
+        return false;
+    for (size_t row = 0; row < tile->rows; row++) {
+        const size_t first = row / tile->band_rows * qp_tile_cols(tile);
+        for (size_t i = 0; i < tile->cols / width; i++)
+            limits->square[n++] = sure_square(bound[first + i]);
+    }
+    limits->width = width;
+    return true;
+}
+
+/* The block that has just been decoded to its end; whether all of it is surely within limits. */
+static bool add_block(struct task *task, const struct block_limits *limits)
 {
     const struct qp_source_kernels *k = task->kernels;
     const uint64_t end = task->decoder.at, at = (end - 1) / QP_BLOCK * QP_BLOCK;
+    const struct qp_sums_wish wish = {task->largest, limits->square, limits->width};
     struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
     k->sums((const char *)task->source + at * k->elem_bytes, task->b->block, (size_t)(end - at),
-            task->largest, sums);
+            &wish, sums);
     task->largest = sums->max_abs > task->largest ? sums->max_abs : task->largest;
+    return limits->width && sums->within;
+}
+
+static void measure_part(struct task *task, const struct qp_decoded *part)
+{
+    const struct qp_source_kernels *k = task->kernels;
+    struct block_limits limits = {.width = 0};
+    if (part->new_sets)
+        k->work->bounds(part->new_sets, task->decoder.window.scale, task->bits, task->b->bound);
+    const bool limited = limit_block(task, part, &limits);
+    if (!limited)
+        check_part(task, part);
+    if (part->ends_block && !add_block(task, &limits) && limited)
+        check_part(task, part);
 }
 
 static enum qplan_status read_unit(const struct engine *e, struct task *task,
@@ -251,9 +304,7 @@ static enum qplan_status compare_codes(const struct engine *e, struct task *task
     QP_TRY(read_unit(e, task, err));
     QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     while (found) {
-        check_part(task, &part);
-        if (part.ends_block)
-            add_block(task);
+        measure_part(task, &part);
         QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     }
     return QPLAN_OK;

@@ -112,15 +112,18 @@ static inline size_t NAME(find_error)(const void *src, const WORK *y, size_t n, 
 }
 
 /* Sums over a block in the fixed order: lanes by index, then the tree. */
-static inline void NAME(sums_block)(const void *src, const void *y_, size_t n, double floor,
-                                    struct qp_sums *result)
+static inline void NAME(sums_block)(const void *src, const void *y_, size_t n,
+                                    const struct qp_sums_wish *wish, struct qp_sums *result)
 {
     double e2[16] = {0}, x2[16] = {0}, y2[16] = {0}, xy[16] = {0};
     double max_abs = -1;
+    bool within = true;
     for (size_t i = 0; i < n; i++) {
         WORK source = NAME(at)(src, i);
-        if (!NAME(finite)(source))
+        if (!NAME(finite)(source)) {
+            within = false;
             continue;
+        }
         double x = (double)source, y = (double)((const WORK *)y_)[i];
         double e = x - y;
         e2[i % 16] += e * e;
@@ -128,8 +131,9 @@ static inline void NAME(sums_block)(const void *src, const void *y_, size_t n, d
         y2[i % 16] += y * y;
         xy[i % 16] += x * y;
         max_abs = fabs(e) > max_abs ? fabs(e) : max_abs;
+        within &= wish->width == 0 || e * e <= wish->limit[i / wish->width];
     }
-    *result = (struct qp_sums){tree16(e2), tree16(x2), tree16(y2), tree16(xy), max_abs, 0};
-    if (max_abs > floor)
+    *result = (struct qp_sums){tree16(e2), tree16(x2), tree16(y2), tree16(xy), max_abs, 0, within};
+    if (max_abs > wish->floor)
         result->max_at = NAME(find_error)(src, y_, n, max_abs);
 }

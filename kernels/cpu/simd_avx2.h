@@ -369,6 +369,18 @@ static inline void v_add_error8(struct v_lanes8 *sum, struct v_lanes8 *max,
     }
 }
 
+static inline void v_max8(struct v_lanes8 *a, const struct v_lanes8 *b)
+{
+    for (int i = 0; i < 2; i++)
+        a->part[i] = _mm256_max_pd(b->part[i], a->part[i]);
+}
+
+static inline int v_all_at_most8(const struct v_lanes8 *a, double limit)
+{
+    const vd most = _mm256_max_pd(a->part[0], a->part[1]);
+    return _mm256_movemask_pd(_mm256_cmp_pd(most, _mm256_set1_pd(limit), _CMP_LE_OQ)) == 15;
+}
+
 /* ---- 4-bit codes -------------------------------------------------------------------------------
  */
 

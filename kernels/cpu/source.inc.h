@@ -243,26 +243,42 @@ static inline void NAME(add_lanes)(struct sum_lanes *restrict sum,
     }
 }
 
-static void NAME(sums)(const void *src, const void *y, size_t n, double floor,
+/* Adds n elements that begin at a multiple of 16; returns the largest error. */
+static double NAME(add_part)(struct sum_lanes *sum, const unsigned char *src, const WORK *y,
+                             size_t n)
+{
+    double largest = -1;
+    size_t i = 0;
+    for (int k = 0; k < 16; k++)
+        sum->most[k] = -1;
+    for (; i + 16 <= n; i += 16)
+        NAME(add_lanes)(sum, src + i * ELEM_BYTES, y + i, 16);
+    NAME(add_lanes)(sum, src + i * ELEM_BYTES, y + i, n - i);
+    for (int k = 0; k < 16; k++)
+        largest = sum->most[k] > largest ? sum->most[k] : largest;
+    return largest;
+}
+
+static void NAME(sums)(const void *src, const void *y, size_t n, const struct qp_sums_wish *wish,
                        struct qp_sums *result)
 {
     const unsigned char *from = src;
+    const size_t width = wish->width ? wish->width : n;
     struct sum_lanes sum = {.e2 = {0}};
     double max_abs = -1;
-    size_t i = 0;
-    for (int k = 0; k < 16; k++)
-        sum.most[k] = -1;
-    for (; i + 16 <= n; i += 16)
-        NAME(add_lanes)(&sum, from + i * ELEM_BYTES, (const WORK *)y + i, 16);
-    NAME(add_lanes)(&sum, from + i * ELEM_BYTES, (const WORK *)y + i, n - i);
-    for (int k = 0; k < 16; k++)
-        max_abs = sum.most[k] > max_abs ? sum.most[k] : max_abs;
-    *result = (struct qp_sums){tree16(sum.e2), tree16(sum.x2), tree16(sum.y2),
-                               tree16(sum.xy), max_abs,        0};
+    bool within = true;
+    for (size_t i = 0; i < n; i += width) {
+        const double largest =
+            NAME(add_part)(&sum, from + i * ELEM_BYTES, (const WORK *)y + i, width);
+        max_abs = largest > max_abs ? largest : max_abs;
+        within &= wish->width == 0 || largest * largest <= wish->limit[i / width];
+    }
+    *result = (struct qp_sums){
+        tree16(sum.e2), tree16(sum.x2), tree16(sum.y2), tree16(sum.xy), max_abs, 0, within};
     /* An element that is not finite leaves no finite square: rare, one by one. */
     if (!(result->x2 <= DBL_MAX))
-        NAME(sums_block)(src, y, n, floor, result);
-    else if (max_abs > floor)
+        NAME(sums_block)(src, y, n, wish, result);
+    else if (max_abs > wish->floor)
         result->max_at = NAME(find_error)(src, y, n, max_abs);
 }
 

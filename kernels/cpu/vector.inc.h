@@ -300,19 +300,26 @@ static void NAME(sums_rest)(const unsigned char *src, const float *y, size_t n, 
 /*
  * Eight of the sixteen lanes, from `first` on, of a block whose n elements fill whole rows of
  * lanes. Sixteen at once would want more registers than there are. Returns the largest square of an
- * error.
+ * error; *within becomes false if one is above its limit.
  */
 static double NAME(sums_lanes)(const unsigned char *src, const float *y, size_t n, size_t first,
-                               double lanes[4][16])
+                               const struct qp_sums_wish *wish, double lanes[4][16], bool *within)
 {
     struct v_lanes8 e2 = v_set8(0), x2 = e2, y2 = e2, xy = e2, largest = v_set8(-1);
-    for (size_t i = first; i < n; i += 16) {
-        const struct v_lanes8 x = v_widen8(V_LOAD(src + i * ELEM_BYTES));
-        const struct v_lanes8 d = v_load_wide8(y + i);
-        v_add_error8(&e2, &largest, &x, &d);
-        v_add_exact8(&x2, &x, &x);
-        v_add_exact8(&y2, &d, &d);
-        v_add_exact8(&xy, &x, &d);
+    const size_t width = wish->width ? wish->width : n;
+    for (size_t part = 0; part < n; part += width) {
+        struct v_lanes8 most = v_set8(-1);
+        for (size_t i = part + first; i < part + width; i += 16) {
+            const struct v_lanes8 x = v_widen8(V_LOAD(src + i * ELEM_BYTES));
+            const struct v_lanes8 d = v_load_wide8(y + i);
+            v_add_error8(&e2, &most, &x, &d);
+            v_add_exact8(&x2, &x, &x);
+            v_add_exact8(&y2, &d, &d);
+            v_add_exact8(&xy, &x, &d);
+        }
+        if (wish->width && !v_all_at_most8(&most, wish->limit[part / width]))
+            *within = false;
+        v_max8(&largest, &most);
     }
     v_store8(lanes[0] + first, &e2);
     v_store8(lanes[1] + first, &x2);
@@ -325,23 +332,24 @@ static double NAME(sums_lanes)(const unsigned char *src, const float *y, size_t 
     return most;
 }
 
-static void NAME(sums)(const void *src, const void *y, size_t n, double floor,
+static void NAME(sums)(const void *src, const void *y, size_t n, const struct qp_sums_wish *wish,
                        struct qp_sums *result)
 {
     const size_t whole = n - n % 16;
     double lanes[4][16];
-    double even = NAME(sums_lanes)(src, y, whole, 0, lanes);
-    double odd = NAME(sums_lanes)(src, y, whole, 8, lanes);
+    bool within = true;
+    double even = NAME(sums_lanes)(src, y, whole, 0, wish, lanes, &within);
+    double odd = NAME(sums_lanes)(src, y, whole, 8, wish, lanes, &within);
     /* The root of a rounded square is the number itself, unless it overflowed or vanished. */
     double largest = even > odd ? even : odd, max_abs = largest < 0 ? -1 : sqrt(largest);
     const unsigned char *rest = (const unsigned char *)src + whole * ELEM_BYTES;
     NAME(sums_rest)(rest, (const float *)y + whole, n - whole, lanes, &max_abs);
-    *result = (struct qp_sums){tree16(lanes[0]), tree16(lanes[1]), tree16(lanes[2]),
-                               tree16(lanes[3]), max_abs,          0};
+    *result = (struct qp_sums){
+        tree16(lanes[0]), tree16(lanes[1]), tree16(lanes[2]), tree16(lanes[3]), max_abs, 0, within};
     /* Squares of finite f32 values cannot overflow: then there was another. Rare: one by one. */
     if (!(result->x2 <= DBL_MAX))
-        NAME(sums_block)(src, y, n, floor, result);
-    else if (max_abs > floor)
+        NAME(sums_block)(src, y, n, wish, result);
+    else if (max_abs > wish->floor)
         result->max_at = NAME(find_error)(src, y, n, max_abs);
 }
 

@@ -226,7 +226,7 @@ static void check_sums(const struct qp_source_kernels *row, size_t n, uint64_t *
     for (size_t i = 0; i < n; i++)
         put_summand(row, src, y, i, seed);
     plain_sums(row, src, y, n, &expected, exact);
-    row->sums(src, y, n, -1, &found);
+    row->sums(src, y, n, &(struct qp_sums_wish){.floor = -1}, &found);
     assert_true(found.e2 == expected.e2 && found.x2 == expected.x2);
     assert_true(found.y2 == expected.y2 && found.xy == expected.xy);
     assert_true(found.max_abs == expected.max_abs);
@@ -245,14 +245,59 @@ static void check_floor(const struct qp_source_kernels *row)
     uint64_t seed = 15;
     for (size_t i = 0; i < N; i++)
         put_summand(row, arrays.src.begin, y, i, &seed);
-    row->sums(arrays.src.begin, y, N, -1, &all);
+    row->sums(arrays.src.begin, y, N, &(struct qp_sums_wish){.floor = -1}, &all);
     const double floors[] = {-1, 0, nextafter(all.max_abs, 0), all.max_abs, 1e9};
     for (size_t i = 0; i < COUNT(floors); i++) {
-        row->sums(arrays.src.begin, y, N, floors[i], &found);
+        row->sums(arrays.src.begin, y, N, &(struct qp_sums_wish){.floor = floors[i]}, &found);
         assert_memory_equal(&found.e2, &all.e2, 4 * sizeof(double));
         assert_true(found.max_abs == all.max_abs);
         assert_int_equal(found.max_at, floors[i] < all.max_abs ? all.max_at : 0);
     }
+}
+
+/* Limits that are kept to the bit, and then one of them missed by the last bit of one element. */
+static void check_limits(const struct qp_source_kernels *row, size_t n, size_t width,
+                         uint64_t *seed)
+{
+    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
+    void *y = place(&arrays.y, n * row->work_bytes);
+    double limit[QP_BLOCK / 16] = {0};
+    const struct qp_sums_wish wish = {-1, limit, width};
+    struct qp_sums found;
+    for (size_t i = 0; i < n; i++) {
+        put_source(row, src, i, random_signed(seed), 0);
+        set_work(row, y, i, source_value(row, src, i) + random_signed(seed) / 64);
+        const double e = source_value(row, src, i) - get_work(row, y, i);
+        limit[i / width] = fmax(limit[i / width], e * e);
+    }
+    row->sums(src, y, n, &wish, &found);
+    assert_true(found.within);
+    for (size_t k = 0; k < n / width; k++) {
+        const double kept = limit[k];
+        limit[k] = nextafter(kept, 0);
+        row->sums(src, y, n, &wish, &found);
+        assert_false(found.within);
+        limit[k] = kept;
+    }
+    put_source(row, src, random_below(seed, n), INFINITY, 0);
+    row->sums(src, y, n, &wish, &found);
+    assert_false(found.within);
+}
+
+static void limit_blocks(const struct qp_source_kernels *row)
+{
+    static const size_t widths[] = {16, 32, 48, 128, 256, 1024, QP_BLOCK};
+    uint64_t seed = 21;
+    for (size_t i = 0; i < COUNT(widths); i++) {
+        check_limits(row, widths[i], widths[i], &seed);
+        check_limits(row, QP_BLOCK - QP_BLOCK % widths[i], widths[i], &seed);
+    }
+}
+
+static void sums_tell_whether_errors_keep_to_limits(void **state)
+{
+    (void)state;
+    for_each_row(limit_blocks);
 }
 
 static void errors_below_the_floor_are_not_looked_for(void **state)
@@ -288,7 +333,7 @@ static void sum_bad_order(const struct qp_source_kernels *row)
         set_work(row, y, i, 0.001 * (double)i);
     }
     plain_sums(row, arrays.src.begin, y, N, &expected, exact);
-    row->sums(arrays.src.begin, y, N, -1, &found);
+    row->sums(arrays.src.begin, y, N, &(struct qp_sums_wish){.floor = -1}, &found);
     assert_memory_equal(&found.e2, &expected.e2, 4 * sizeof(double));
 }
 
@@ -351,6 +396,7 @@ int main(void)
         cmocka_unit_test(offences_and_clips_are_counted_and_found_by_every_kernel),
         cmocka_unit_test(nothing_is_proven_with_a_scale_that_is_none),
         cmocka_unit_test(sums_have_the_one_order_that_is_documented),
+        cmocka_unit_test(sums_tell_whether_errors_keep_to_limits),
         cmocka_unit_test(errors_below_the_floor_are_not_looked_for),
         cmocka_unit_test(sums_of_values_that_cancel_are_the_same_bits),
         cmocka_unit_test(the_bound_is_rounded_up_by_at_most_two_steps),
