@@ -1,5 +1,5 @@
 /*
- * params.h - the numbers of struct qplan_params one set at a time, without memory of their own:
+ * params.h - the numbers of struct qplan_params, some sets at a time, without memory of their own:
  * what the public functions and the operator params_from_statistics share.
  */
 #ifndef QP_PARAMS_H
@@ -31,13 +31,19 @@ static inline void qp_params_range(const struct qplan_params *params, int32_t *q
 enum qplan_status qp_params_check_kind(const struct qplan_params *params, struct qplan_error *err);
 
 /*
- * Sets scale, zero point and range of set i; all four arrays must be there, and the kind be good.
- * False, with the reason, for statistics that make none.
+ * Whether scales and zero points can be made of the ranges of n sets: n, or the first set of which
+ * none can, with the reason.
  */
-bool qp_params_set(struct qplan_params *params, size_t i, double min, double max,
-                   struct qp_params_fault *fault);
+size_t qp_params_check_ranges(const struct qplan_params *params, const double *min,
+                              const double *max, size_t n, struct qp_params_fault *fault);
 
-/* The bound of the error of set i. */
-double qp_params_bound(const struct qplan_params *params, size_t i);
+/*
+ * Sets scale, zero point and range of the first n sets, whose statistics must be good; all four
+ * arrays must be there, and the kind be good.
+ */
+void qp_params_set(struct qplan_params *params, const double *min, const double *max, size_t n);
+
+/* The bounds of the errors of the first n sets. */
+void qp_params_bounds(const struct qplan_params *params, size_t n, double *out);
 
 #endif

@@ -60,6 +60,9 @@ static bool check_range(const struct qplan_params *params, double min, double ma
                         struct qp_params_fault *fault)
 {
     const char *finite = qp_params_is_f64(params) ? "a finite number" : "a finite f32 number";
+    const double most = qp_params_is_f64(params) ? DBL_MAX : (double)FLT_MAX;
+    if (min >= -most && min <= max && max <= most && params->scheme != QPLAN_LOGARITHMIC)
+        return true;
     if (!isfinite(rounded(params, min)))
         *fault = (struct qp_params_fault){QP_PARAMS_MIN, finite, min};
     else if (!isfinite(rounded(params, max)))
@@ -128,60 +131,93 @@ enum qplan_status qplan_params_validate(const struct qplan_params *params, struc
 /* ---- From statistics --------------------------------------------------------------------------
  */
 
-static void set_linear(struct qplan_params *params, size_t i)
-{
+/* What the formulas take from the kind of parameters. */
+struct kind {
     int32_t q_min, q_max;
-    qp_params_range(params, &q_min, &q_max);
-    bool asymmetric = params->scheme != QPLAN_SYMMETRIC;
-    bool is_signed = qplan_dtype_is_signed(params->dtype);
-    double lo = fmin(params->min_val[i], 0), hi = fmax(params->max_val[i], 0);
-    /* There are at least 14 steps, so no scale overflows; one that underflows is raised. */
-    if (qp_params_is_f64(params)) {
-        double scale = fmax(qp_scale_f64(lo, hi, q_min, q_max, asymmetric), DBL_MIN);
+    bool asymmetric, is_signed, is_f64;
+};
+
+static struct kind kind_of(const struct qplan_params *params)
+{
+    struct kind kind = {.asymmetric = params->scheme != QPLAN_SYMMETRIC,
+                        .is_signed = qplan_dtype_is_signed(params->dtype),
+                        .is_f64 = qp_params_is_f64(params)};
+    qp_params_range(params, &kind.q_min, &kind.q_max);
+    return kind;
+}
+
+/* There are at least 14 steps, so no scale overflows; one that underflows is raised. */
+static void set_linear(struct qplan_params *params, size_t i, const struct kind *kind)
+{
+    const int32_t q_min = kind->q_min, q_max = kind->q_max;
+    const double lo = params->min_val[i] < 0 ? params->min_val[i] : 0;
+    const double hi = params->max_val[i] > 0 ? params->max_val[i] : 0;
+    if (kind->is_f64) {
+        double scale = qp_scale_f64(lo, hi, q_min, q_max, kind->asymmetric);
+        scale = scale < DBL_MIN ? DBL_MIN : scale;
         params->scale[i] = scale;
-        params->zero_point[i] = qp_zero_f64(lo, hi, scale, q_min, q_max, asymmetric, is_signed);
+        params->zero_point[i] =
+            qp_zero_f64(lo, hi, scale, q_min, q_max, kind->asymmetric, kind->is_signed);
     } else {
-        float low = (float)lo, high = (float)hi;
-        float scale = fmaxf(qp_scale_f32(low, high, q_min, q_max, asymmetric), FLT_MIN);
+        const float low = (float)lo, high = (float)hi;
+        float scale = qp_scale_f32(low, high, q_min, q_max, kind->asymmetric);
+        scale = scale < FLT_MIN ? FLT_MIN : scale;
         params->scale[i] = (double)scale;
-        params->zero_point[i] = qp_zero_f32(low, high, scale, q_min, q_max, asymmetric, is_signed);
+        params->zero_point[i] =
+            qp_zero_f32(low, high, scale, q_min, q_max, kind->asymmetric, kind->is_signed);
     }
 }
 
-static bool set_logarithmic(struct qplan_params *params, size_t i, struct qp_params_fault *fault)
+/* The scale of logarithms, and the zero point, which may be beyond 32 bits. */
+static double find_logarithmic(const struct qplan_params *params, double min, double max,
+                               const struct kind *kind, double *scale)
 {
-    int32_t q_min, q_max;
-    qp_params_range(params, &q_min, &q_max);
-    double lo = rounded(params, log(params->min_val[i]));
-    double hi = rounded(params, log(params->max_val[i]));
-    double least_normal = qp_params_is_f64(params) ? DBL_MIN : (double)FLT_MIN;
-    double scale = 1;
+    const double lo = rounded(params, log(rounded(params, min)));
+    const double hi = rounded(params, log(rounded(params, max)));
+    const double least_normal = kind->is_f64 ? DBL_MIN : (double)FLT_MIN;
+    *scale = 1;
     if (lo < hi)
-        scale = fmax(rounded(params, rounded(params, hi - lo) / (q_max - q_min)), least_normal);
-    double steps = rounded(params, lo / scale);
+        *scale = fmax(rounded(params, rounded(params, hi - lo) / (kind->q_max - kind->q_min)),
+                      least_normal);
+    const double steps = rounded(params, lo / *scale);
     /* Far beyond int32 already; keeps the quotient where qp_rne_f64 is exact. */
-    double limit = 0x1p33;
-    double zero = q_min - qp_rne_f64(fmin(fmax(steps, -limit), limit));
-    *fault = (struct qp_params_fault){QP_PARAMS_ZERO_POINT,
-                                      "a 32-bit number (the range is too narrow)", zero};
-    if (zero < INT32_MIN || zero > INT32_MAX)
-        return false;
-    params->scale[i] = scale;
-    params->zero_point[i] = (int32_t)zero;
-    return true;
+    const double limit = 0x1p33;
+    return kind->q_min - qp_rne_f64(fmin(fmax(steps, -limit), limit));
 }
 
-bool qp_params_set(struct qplan_params *params, size_t i, double min, double max,
-                   struct qp_params_fault *fault)
+static bool check_logarithmic(const struct qplan_params *params, double min, double max,
+                              const struct kind *kind, struct qp_params_fault *fault)
 {
-    if (!check_range(params, min, max, fault))
-        return false;
-    params->min_val[i] = rounded(params, min);
-    params->max_val[i] = rounded(params, max);
-    if (params->scheme == QPLAN_LOGARITHMIC)
-        return set_logarithmic(params, i, fault);
-    set_linear(params, i);
-    return true;
+    double scale, zero = find_logarithmic(params, min, max, kind, &scale);
+    *fault = (struct qp_params_fault){QP_PARAMS_ZERO_POINT,
+                                      "a 32-bit number (the range is too narrow)", zero};
+    return zero >= INT32_MIN && zero <= INT32_MAX;
+}
+
+size_t qp_params_check_ranges(const struct qplan_params *params, const double *min,
+                              const double *max, size_t n, struct qp_params_fault *fault)
+{
+    const struct kind kind = kind_of(params);
+    const bool logarithmic = params->scheme == QPLAN_LOGARITHMIC;
+    size_t i = 0;
+    while (i < n && check_range(params, min[i], max[i], fault) &&
+           (!logarithmic || check_logarithmic(params, min[i], max[i], &kind, fault)))
+        i++;
+    return i;
+}
+
+void qp_params_set(struct qplan_params *params, const double *min, const double *max, size_t n)
+{
+    const struct kind kind = kind_of(params);
+    for (size_t i = 0; i < n; i++) {
+        params->min_val[i] = rounded(params, min[i]);
+        params->max_val[i] = rounded(params, max[i]);
+        if (params->scheme == QPLAN_LOGARITHMIC)
+            params->zero_point[i] =
+                (int32_t)find_logarithmic(params, min[i], max[i], &kind, &params->scale[i]);
+        else
+            set_linear(params, i, &kind);
+    }
 }
 
 static enum qplan_status check_count(const struct qplan_params *params, size_t n,
@@ -210,18 +246,16 @@ enum qplan_status qplan_params_from_statistics(struct qplan_params *params, cons
 {
     QP_TRY(qp_params_check_kind(params, err));
     QP_TRY(check_count(params, n, err));
+    struct qp_params_fault fault;
+    const size_t bad = qp_params_check_ranges(params, min, max, n, &fault);
+    if (bad < n)
+        return fail_fault(err, &fault, bad);
     struct qplan_params fresh = *params;
     if (!alloc_sets(&fresh, n)) {
         qplan_params_free(&fresh);
         return qp_fail_memory(err, "params", (uint64_t)n * sizeof *fresh.scale);
     }
-    struct qp_params_fault fault;
-    for (size_t i = 0; i < n; i++) {
-        if (qp_params_set(&fresh, i, min[i], max[i], &fault))
-            continue;
-        qplan_params_free(&fresh);
-        return fail_fault(err, &fault, i);
-    }
+    qp_params_set(&fresh, min, max, n);
     qplan_params_free(params);
     *params = fresh;
     return QPLAN_OK;

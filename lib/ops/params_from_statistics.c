@@ -8,6 +8,8 @@
 #include "../base/text.h"
 #include "../params.h"
 
+#include <string.h>
+
 /* Sets that are read at a time. */
 #define STEP 256
 
@@ -81,14 +83,16 @@ static void load(const struct qp_op_call *call, const char *argument, uint64_t a
 {
     double gathered[STEP];
     const void *from = qp_view_get(qp_op_view(call, argument), at, n, gathered);
+    if (call->op->work == QPLAN_F64) {
+        memcpy(out, from, n * sizeof *out);
+        return;
+    }
     for (size_t i = 0; i < n; i++)
-        out[i] = call->op->work == QPLAN_F64 ? ((const double *)from)[i]
-                                             : (double)((const float *)from)[i];
+        out[i] = (double)((const float *)from)[i];
 }
 
-/* Makes n sets from at on; the first that cannot be made is *bad, else n. */
-static void make_sets(const struct qp_op_call *call, uint64_t at, size_t n, struct sets *sets,
-                      size_t *bad, struct qp_params_fault *fault)
+/* Makes n sets from at on. */
+static void make_sets(const struct qp_op_call *call, uint64_t at, size_t n, struct sets *sets)
 {
     struct qplan_params params = *(const struct qplan_params *)call->op->state;
     double min[STEP], max[STEP]; /* as the parameters keep them */
@@ -99,11 +103,8 @@ static void make_sets(const struct qp_op_call *call, uint64_t at, size_t n, stru
     params.max_val = max;
     load(call, "min", at, n, sets->min);
     load(call, "max", at, n, sets->max);
-    for (*bad = 0; *bad < n; ++*bad) {
-        if (!qp_params_set(&params, *bad, sets->min[*bad], sets->max[*bad], fault))
-            return;
-        sets->bound[*bad] = qp_params_bound(&params, *bad);
-    }
+    qp_params_set(&params, sets->min, sets->max, n);
+    qp_params_bounds(&params, n, sets->bound);
 }
 
 static enum qplan_status fail_set(const struct qp_op_call *call, uint64_t set,
@@ -125,8 +126,9 @@ static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *e
     struct sets sets;
     for (uint64_t at = 0; at < n_sets; at += STEP) {
         const size_t n = (size_t)qp_min_u64(STEP, n_sets - at);
-        size_t bad;
-        make_sets(call, at, n, &sets, &bad, &fault);
+        load(call, "min", at, n, sets.min);
+        load(call, "max", at, n, sets.max);
+        const size_t bad = qp_params_check_ranges(call->op->state, sets.min, sets.max, n, &fault);
         if (bad < n)
             return fail_set(call, at + bad, &fault, err);
     }
@@ -138,12 +140,10 @@ static void unit(void *ctx, unsigned worker, uint64_t u)
     const struct qp_op_call *call = ctx;
     const uint64_t at = u * STEP;
     const size_t n = (size_t)qp_min_u64(STEP, qp_op_tensor(call->op, "min")->n_elems - at);
-    struct qp_params_fault fault;
     struct sets sets;
     float narrow[STEP];
-    size_t bad;
     (void)worker;
-    make_sets(call, at, n, &sets, &bad, &fault);
+    make_sets(call, at, n, &sets);
     for (size_t i = 0; i < n; i++)
         narrow[i] = (float)sets.scale[i];
     qp_view_put(qp_op_view(call, "scale"), at, n,
