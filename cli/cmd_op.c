@@ -21,10 +21,6 @@ static const struct arg_option options[] = {
 static const struct arg_group run_options = {"Run", options, sizeof options / sizeof options[0]};
 
 static const struct arg_option machine[] = {
-    {.name = "device",
-     .value = "auto|cpu|cuda|opencl",
-     .help = "where to compute",
-     .fallback = "auto"},
     {.name = "threads",
      .value = "N",
      .help = "worker threads, 1 to 1024",
@@ -34,8 +30,8 @@ static const struct arg_option machine[] = {
 static const struct arg_group machine_options = {"Machine", machine,
                                                  sizeof machine / sizeof machine[0]};
 
-static const struct arg_group *const groups[] = {&run_options, &machine_options,
-                                                 &cli_general_options, NULL};
+static const struct arg_group *const groups[] = {&run_options, &task_device_options,
+                                                 &machine_options, &cli_general_options, NULL};
 
 /* ---- Options ----------------------------------------------------------------------------------*/
 
@@ -51,33 +47,11 @@ static enum qplan_status read_isa(enum qplan_isa *out, struct qplan_error *err)
     return status;
 }
 
-/* auto, cpu, or a backend with or without the number of a device: cuda, opencl:1. */
-static enum qplan_status read_device(enum qplan_backend *out, const struct args *args,
-                                     struct qplan_error *err)
-{
-    static const enum qplan_backend backends[] = {QPLAN_BACKEND_CPU, QPLAN_BACKEND_CUDA,
-                                                  QPLAN_BACKEND_OPENCL};
-    const char *device = args_value(args, "device");
-    size_t place = 0;
-    for (size_t i = 0; device && i < sizeof backends / sizeof backends[0]; i++) {
-        const char *name = qplan_backend_name(backends[i]);
-        const size_t n = strlen(name);
-        const bool numbered = backends[i] != QPLAN_BACKEND_CPU && strncmp(device, name, n) == 0 &&
-                              device[n] == ':' && device[n + 1] &&
-                              strspn(device + n + 1, "0123456789") == strlen(device + n + 1);
-        if (numbered || strcmp(device, name) == 0) {
-            *out = backends[i];
-            return QPLAN_OK;
-        }
-    }
-    return value_choice(args, "device", "device", &place, err); /* auto, or none at all */
-}
-
 static enum qplan_status read_preference(struct qplan_op_preference *out, const struct args *args,
                                          struct qplan_error *err)
 {
     int64_t threads = 0;
-    CLI_TRY(read_device(&out->backend, args, err));
+    CLI_TRY(task_open_device(&out->device, args, err));
     CLI_TRY(value_whole(args, "threads", (struct whole_range){1, 1024}, &threads, err));
     out->threads = (unsigned)threads;
     return read_isa(&out->isa, err);
@@ -117,7 +91,7 @@ static void print_counts(const struct qplan_op_result *result)
         fprintf(stderr, "%s %" PRIu64 " %s", joint, counts[i].n, counts[i].what);
         joint = ",";
     }
-    fprintf(stderr, "%s cpu %s\n", joint, result->sku.arch);
+    fprintf(stderr, "%s %s %s\n", joint, qplan_backend_name(result->sku.backend), result->sku.arch);
 }
 
 static enum qplan_status run_file(const struct args *args, struct qplan_op_file *file,
@@ -158,14 +132,16 @@ static enum qplan_status op_run(const struct args *args, const char *name, struc
         .op = name, .force = args_has(args, "force"), .preference = &preference};
     const char *const *words;
     size_t n = args_values(args, "set", &words);
-    CLI_TRY(read_preference(&preference, args, err));
     struct qplan_op_field *fields = calloc(n + 1, sizeof *fields);
     if (!fields)
         return cli_fail_memory(err);
-    enum qplan_status status = run_with_fields(args, &file, fields, err);
+    enum qplan_status status = read_preference(&preference, args, err);
+    if (status == QPLAN_OK)
+        status = run_with_fields(args, &file, fields, err);
     for (size_t i = 0; i < n; i++)
         free((char *)(uintptr_t)fields[i].name);
     free(fields);
+    qplan_device_close(preference.device);
     return status;
 }
 
@@ -210,7 +186,7 @@ static const struct action {
 } actions[] = {
     {"list", "none", 1, " json quiet ", op_list},
     {"describe", "NAME", 2, " quiet ", op_describe},
-    {"run", "NAME IN", 3, " set output force device threads json quiet ", op_run},
+    {"run", "NAME IN", 3, " set output force device device-memory threads json quiet ", op_run},
 };
 
 /* An option that the action has no use for is refused, not ignored. */

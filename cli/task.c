@@ -49,21 +49,26 @@ const struct arg_group task_machine_options = GROUP(machine_options);
 
 /* ---- Options ----------------------------------------------------------------------------------*/
 
+enum qplan_status task_open_device(struct qplan_device **out, const struct args *args,
+                                   struct qplan_error *err)
+{
+    uint64_t memory_bytes = 0;
+    CLI_TRY(value_size(args, "device-memory", &memory_bytes, err));
+    const char *name = args_value(args, "device");
+    enum qplan_status status = qplan_device_open(out, name ? name : "auto", memory_bytes, err);
+    if (status == QPLAN_ERR_USAGE)
+        (void)snprintf(err->subject, sizeof err->subject, "--device");
+    return status;
+}
+
 /* A command that works on devices has a cap for their memory; others know two words. */
 static enum qplan_status read_device(struct qplan_run *run, const struct args *args,
                                      struct qplan_error *err)
 {
     size_t word;
-    uint64_t memory_bytes = 0;
     if (!args_knows(args, "device-memory"))
         return value_choice(args, "device", "device", &word, err);
-    CLI_TRY(value_size(args, "device-memory", &memory_bytes, err));
-    const char *name = args_value(args, "device");
-    enum qplan_status status =
-        qplan_device_open(&run->device, name ? name : "auto", memory_bytes, err);
-    if (status == QPLAN_ERR_USAGE)
-        (void)snprintf(err->subject, sizeof err->subject, "--device");
-    return status;
+    return task_open_device(&run->device, args, err);
 }
 
 static enum qplan_status read_machine(struct qplan_run *run, const struct args *args,

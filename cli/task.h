@@ -42,6 +42,10 @@ const struct qplan_gate *const *task_gates(const struct task *task);
 enum qplan_status task_show(struct task *task, enum task_report form, enum qplan_status status,
                             const struct qplan_report *report, struct qplan_error *err);
 
+/* The device that --device and --device-memory name; for the caller to close. */
+enum qplan_status task_open_device(struct qplan_device **out, const struct args *args,
+                                   struct qplan_error *err);
+
 /* The line on stderr: the text, the device and the time; nothing with --quiet. */
 void task_summary(const struct task *task, const char *fmt, ...) CLI_PRINTF(2, 3);
 

@@ -191,9 +191,10 @@ static size_t list_rows(const struct qplan_plan *plan, struct qp_device_row rows
     return n;
 }
 
-static enum qplan_status prove(struct qplan_device *device, const struct qplan_plan *plan,
+static enum qplan_status prove(struct qplan_device *device, const void *what,
                                struct qplan_error *err)
 {
+    const struct qplan_plan *plan = what;
     const struct qplan_entry *tensor = device->gpu->info.has_fp64 ? NULL : needs_fp64(plan);
     struct qp_device_row rows[MOST_ROWS + 1];
     if (tensor) {
@@ -220,11 +221,11 @@ static bool copying_pays(uint64_t n_bytes, unsigned threads)
 
 static bool try_place(struct qplan_device *device, const struct qp_backend *backend,
                       const struct qp_device_info *info, size_t place,
-                      const struct qplan_plan *plan)
+                      const struct qp_device_need *need)
 {
     if (info->is_cpu || open_place(device, backend, info, place, NULL) != QPLAN_OK)
         return false;
-    if (prove(device, plan, NULL) == QPLAN_OK)
+    if (need->prove(device, need->what, NULL) == QPLAN_OK)
         return true;
     backend->close(device->gpu);
     device->gpu = NULL;
@@ -246,37 +247,52 @@ static bool system_has_gpu(void)
     return false;
 }
 
-static void open_any(struct qplan_device *device, const struct qplan_plan *plan)
+static bool open_any(struct qplan_device *device, const struct qp_device_need *need)
 {
     struct qp_device_info infos[MOST_DEVICES];
     char reason[QP_REASON];
     for (size_t i = 0; system_has_gpu() && qp_backends[i]; i++) {
         size_t n = qp_backends[i]->probe(infos, MOST_DEVICES, reason);
         for (size_t k = 0; k < n && k < MOST_DEVICES; k++) {
-            if (try_place(device, qp_backends[i], &infos[k], k, plan))
-                return;
+            if (try_place(device, qp_backends[i], &infos[k], k, need))
+                return true;
         }
     }
+    return false;
+}
+
+/* A device that an earlier job found is asked whether it can do this one. */
+static bool use_any(struct qplan_device *device, const struct qp_device_need *need,
+                    unsigned threads)
+{
+    if (!copying_pays(need->n_bytes, threads ? threads : qp_cpu_count()))
+        return false;
+    return device->gpu ? need->prove(device, need->what, NULL) == QPLAN_OK : open_any(device, need);
 }
 
 /* ---- Taking -----------------------------------------------------------------------------------
  */
 
-enum qplan_status qp_device_take(struct qplan_device *device, const struct qplan_plan *plan,
-                                 unsigned threads, struct qplan_error *err)
+enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_device_need *need,
+                                unsigned threads, struct qplan_error *err)
 {
     if (!device || device->backend == QPLAN_BACKEND_CPU)
         return QPLAN_OK;
     device->used = false;
     if (device->backend == QPLAN_BACKEND_ANY) {
-        if (!device->gpu && copying_pays(quantized_bytes(plan), threads ? threads : qp_cpu_count()))
-            open_any(device, plan);
-        device->used = device->gpu != NULL;
+        device->used = use_any(device, need, threads);
         return QPLAN_OK;
     }
     if (!device->gpu)
         QP_TRY(open_named(device, err));
-    QP_TRY(prove(device, plan, err));
+    QP_TRY(need->prove(device, need->what, err));
     device->used = true;
     return QPLAN_OK;
+}
+
+enum qplan_status qp_device_take(struct qplan_device *device, const struct qplan_plan *plan,
+                                 unsigned threads, struct qplan_error *err)
+{
+    const struct qp_device_need need = {quantized_bytes(plan), prove, plan};
+    return qp_device_use(device, &need, threads, err);
 }

@@ -16,7 +16,25 @@ struct qplan_device {
     struct qp_gpu *gpu;         /* once open */
     bool used;
     atomic_uint_fast64_t n_tiles; /* done, by which some are picked for a second look */
+    uint32_t group_size;          /* of every launch of an operator, 0 = as suits it */
+    bool proving;                 /* an operator proves itself on it */
 };
+
+/* What a job wants of a device. */
+struct qp_device_need {
+    uint64_t n_bytes; /* that are copied, by which `auto` decides */
+    /* Whether the device, which is open, can do it and shows that it does it right. */
+    enum qplan_status (*prove)(struct qplan_device *device, const void *what,
+                               struct qplan_error *err);
+    const void *what;
+};
+
+/*
+ * Decides whether a job runs on the device (device->used), which is then open and proven. DEVICE,
+ * or what prove says, if one that was named cannot do it.
+ */
+enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_device_need *need,
+                                unsigned threads, struct qplan_error *err);
 
 /*
  * Before a job over this plan: decides whether it runs on the device (device->used), which has then

@@ -2,7 +2,7 @@
  * device_list.c - what backends and devices there are, and why one cannot be used, as a JSON
  * document and as a table for people.
  */
-#include "device.h"
+#include "op_device.h"
 
 #include "base/json.h"
 #include "base/text.h"
@@ -24,6 +24,8 @@ static void self_test(const struct qp_backend *backend, size_t place, char reaso
     enum qplan_status status = backend->open(&gpu, place, &err);
     if (status == QPLAN_OK)
         status = qp_device_prove_all(gpu, 0, &err);
+    if (status == QPLAN_OK)
+        status = qp_op_prove_all(gpu, 0, &err);
     backend->close(gpu);
     if (status != QPLAN_OK)
         (void)snprintf(reason, QP_REASON, "%.*s", QP_REASON - 1, err.message);

@@ -66,6 +66,7 @@ void qplan_op_free(struct qplan_op *op)
 {
     if (!op)
         return;
+    qplan_device_close(op->own);
     qp_free(op->state);
     qp_free(op);
 }
@@ -116,8 +117,12 @@ static enum qplan_status validate_and_run(struct qp_op_call *call, struct qplan_
     qp_fenv_enter(&callers);
     if (kernel->validate)
         status = kernel->validate(call, err);
-    if (status == QPLAN_OK && has_work(call->op))
-        kernel->run(call);
+    if (status == QPLAN_OK && has_work(call->op)) {
+        if (call->op->device)
+            status = qp_op_run_on_device(call, err);
+        else
+            kernel->run(call);
+    }
     qp_fenv_leave(&callers);
     return status;
 }
@@ -135,7 +140,7 @@ enum qplan_status qplan_op_run(const struct qplan_op *op, struct qplan_stream *s
     struct qp_op_call call = {.op = op};
     if (stream)
         return qp_fail(err, QPLAN_ERR_INVALID, op->row->info.name,
-                       "the cpu has no streams: expected NULL");
+                       "%s has no streams: expected NULL", qplan_backend_name(op->sku.backend));
     QP_TRY(qp_op_bind(op, args, call.views, err));
     if (op->workspace > 0 && (!workspace || n_bytes < op->workspace))
         return qp_fail(err, QPLAN_ERR_WORKSPACE, op->row->info.name,

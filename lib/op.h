@@ -38,6 +38,18 @@ struct qp_op_tensor {
     uint64_t n_elems;
 };
 
+/*
+ * A problem in a block of device memory: where its arguments begin, each contiguous. What comes
+ * back, the status and the outputs, lies at the begin.
+ */
+struct qp_op_block {
+    uint32_t status; /* QK_OP_STATUS words: counts */
+    uint32_t at[QP_OP_MAX_ARGUMENTS];
+    uint32_t scratch;    /* of the kernel */
+    uint64_t made_bytes; /* of status and outputs */
+    uint64_t n_bytes;    /* of all of it */
+};
+
 struct qplan_op {
     const struct qp_op_row *row;
     const struct qp_op_kernel *kernel;
@@ -46,12 +58,15 @@ struct qplan_op {
     enum qplan_dtype work;  /* working precision, f32 or f64; set by .check */
     enum qplan_storage key; /* the dtype that kernels are picked by; .check may change it */
     bool correctly_rounded; /* .check knows that this problem is */
-    enum qplan_isa isa;     /* of the kernel */
+    enum qplan_isa isa;     /* of the kernel, or of what the host does for a device */
     unsigned n_workers;     /* at most */
     uint64_t max_workspace; /* that the preference allows */
     uint64_t workspace;
     struct qplan_op_sku sku;
-    void *state; /* of the row, row->state_bytes, filled by .check */
+    struct qplan_device *device; /* that the kernel runs on; NULL = the CPU */
+    struct qplan_device *own;    /* opened for this op alone, or NULL */
+    struct qp_op_block block;    /* with a device */
+    void *state;                 /* of the row, row->state_bytes, filled by .check */
 };
 
 /* A run: the op, its tensors in memory, and what it counts. */
@@ -72,8 +87,10 @@ enum qp_op_class {
     QP_OP_TAP_SUM, /* weights in working precision, sums as those of QP_OP_SUM */
 };
 
+struct qp_op_run; /* a run on a device: op_device.h */
+
 struct qp_op_kernel {
-    enum qplan_backend backend;
+    enum qplan_backend backend; /* ANY: of a kernel for devices, which has .launch and no .run */
     enum qplan_isa isa;
     uint32_t keys; /* QP_BIT of every storage type that it takes as op->key */
     enum qp_op_class class;
@@ -91,7 +108,21 @@ struct qp_op_kernel {
 
     /* The work. It cannot fail. Not called when every output is empty. */
     void (*run)(struct qp_op_call *call);
+
+    /*
+     * The work on a device: bytes of device memory besides the arguments, NULL = none; queues the
+     * launches; and, NULL = nothing, what is to be said of the status that came back, before any
+     * output is written. The counts of the status are added by then.
+     */
+    uint64_t (*scratch)(const struct qplan_op *op);
+    enum qplan_status (*launch)(struct qp_op_run *run, struct qplan_error *err);
+    enum qplan_status (*finish)(struct qp_op_run *run, struct qplan_error *err);
 };
+
+static inline bool qp_op_is_for_devices(const struct qp_op_kernel *kernel)
+{
+    return kernel->launch != NULL;
+}
 
 #define QP_BIT(storage) (UINT32_C(1) << (storage))
 #define QP_FP_BITS                                                                                 \
@@ -102,9 +133,14 @@ struct qp_op_kernel {
 struct qp_op_row {
     struct qplan_op_info info;
     int variant; /* for rows that share their functions, such as the granularities */
-    const struct qp_op_kernel *kernels; /* best first */
+    const struct qp_op_kernel *kernels; /* best first; those for devices behind those of the CPU */
     size_t n_kernels;
     size_t state_bytes;
+    bool on_host; /* whatever device is asked for: there is too little to do */
+
+    /* Problems that a device must solve as the CPU does before use, in words (op_prove.c). */
+    const char *const *examples;
+    size_t n_examples;
 
     /*
      * Fields and inputs are read, inputs have a dtype of their table. Checks what concerns more
@@ -231,6 +267,19 @@ enum qplan_status qp_op_bind(const struct qplan_op *op, const struct qplan_op_ar
                              struct qp_view *views, struct qplan_error *err);
 enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preference *preference,
                              struct qplan_error *err);
+
+/*
+ * Sets op->device to the device of a preference, or to NULL for the CPU. The device can do the
+ * problem and has proven it.
+ */
+enum qplan_status qp_op_take_device(struct qplan_op *op,
+                                    const struct qplan_op_preference *preference,
+                                    struct qplan_error *err);
+
+/* Workspace of a run on op->device; and the run, after the values were checked. */
+uint64_t qp_op_staging_bytes(const struct qplan_op *op);
+enum qplan_status qp_op_run_on_device(struct qp_op_call *call, struct qplan_error *err);
+
 struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enum qplan_dtype work,
                                           bool correctly_rounded);
 

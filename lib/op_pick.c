@@ -2,6 +2,7 @@
  * op_pick.c - which kernel takes a problem, and what that means: workers, workspace, SKU and
  * guarantee. Everything follows from the rows; nothing is claimed by hand.
  */
+#include "device.h"
 #include "op.h"
 
 #include "base/check.h"
@@ -101,37 +102,54 @@ static void put_dtypes(const struct qplan_op *op, char *out, size_t n_out)
     }
 }
 
+/* A kernel for devices is one of any backend, until it has been picked for a device. */
 static struct qplan_op_sku make_sku(const struct qp_op_row *row, const struct qp_op_kernel *kernel,
                                     enum qplan_dtype work, bool correctly_rounded)
 {
-    return (struct qplan_op_sku){.category = row->info.category,
-                                 .op = row->info.name,
-                                 .arch = qplan_isa_name(kernel->isa),
-                                 .backend = kernel->backend,
-                                 .guarantee = qp_op_guarantee(kernel, work, correctly_rounded)};
+    struct qplan_op_sku sku = {.category = row->info.category,
+                               .op = row->info.name,
+                               .backend = kernel->backend,
+                               .guarantee = qp_op_guarantee(kernel, work, correctly_rounded)};
+    (void)snprintf(sku.arch, sizeof sku.arch, "%s",
+                   qp_op_is_for_devices(kernel) ? "device" : qplan_isa_name(kernel->isa));
+    return sku;
+}
+
+/* The name of the device, as one word. */
+static void put_device(const struct qp_gpu *gpu, struct qplan_op_sku *sku)
+{
+    sku->backend = gpu->backend->id;
+    (void)snprintf(sku->arch, sizeof sku->arch, "%.*s", (int)sizeof sku->arch - 1, gpu->info.name);
+    for (char *c = sku->arch; *c; c++)
+        *c = *c == ' ' || *c == '/' ? '-' : *c;
 }
 
 /* ---- Picking ----------------------------------------------------------------------------------
  */
 
-/* Whether a preference lets a kernel take a key. */
-static bool is_allowed(const struct qp_op_kernel *kernel, enum qplan_storage key,
-                       const struct qplan_op_preference *preference)
+static enum qplan_isa isa_limit(const struct qplan_op_preference *preference)
 {
-    const enum qplan_isa best = qp_isa_detect();
-    const enum qplan_backend backend = preference->backend;
-    enum qplan_isa limit = preference->isa;
-    if (limit == QPLAN_ISA_BEST || limit > best)
-        limit = best;
-    return kernel->isa <= limit && !(kernel->unordered && preference->deterministic) &&
-           (backend == QPLAN_BACKEND_ANY || backend == kernel->backend) &&
-           (kernel->keys & QP_BIT(key));
+    const enum qplan_isa best = qp_isa_detect(), limit = preference->isa;
+    return limit == QPLAN_ISA_BEST || limit > best ? best : limit;
 }
 
-/* The space to align the workspace is asked for too. */
+/* Whether a preference lets a kernel take a key, on a device or on the CPU. */
+static bool is_allowed(const struct qp_op_kernel *kernel, enum qplan_storage key, bool on_device,
+                       const struct qplan_op_preference *preference)
+{
+    return kernel->isa <= isa_limit(preference) && qp_op_is_for_devices(kernel) == on_device &&
+           !(kernel->unordered && preference->deterministic) && (kernel->keys & QP_BIT(key));
+}
+
+/*
+ * The space to align the workspace is asked for too. For a device, values are checked in what then
+ * takes its results.
+ */
 static uint64_t workspace_of(const struct qplan_op *op)
 {
     uint64_t n = op->kernel->workspace ? op->kernel->workspace(op) : 0;
+    if (op->device)
+        n = qp_max_u64(n, qp_op_staging_bytes(op));
     return n ? n + 64 : 0;
 }
 
@@ -157,7 +175,8 @@ static bool find_kernel(struct qplan_op *op, const struct qplan_op_preference *p
     uint64_t least_bytes = UINT64_MAX;
     for (size_t i = 0; i < op->row->n_kernels; i++) {
         const struct qp_op_kernel *kernel = &op->row->kernels[i];
-        if (!is_allowed(kernel, op->key, preference) || (kernel->takes && !kernel->takes(op)))
+        if (!is_allowed(kernel, op->key, op->device != NULL, preference) ||
+            (kernel->takes && !kernel->takes(op)))
             continue;
         op->kernel = kernel;
         if (size_team(op, preference))
@@ -176,15 +195,12 @@ static enum qplan_status fail_pick(const struct qplan_op *op,
                                    const struct qplan_op_preference *preference,
                                    struct qplan_error *err)
 {
-    const char *subject = op->row->info.name, *backend = qplan_backend_name(preference->backend);
+    const char *subject = op->row->info.name;
     if (op->kernel)
         return qp_fail(err, QPLAN_ERR_UNSUPPORTED, subject,
                        "no kernel with so small a workspace: expected a limit of at least %" PRIu64
                        " bytes, found %" PRIu64,
                        op->workspace, preference->max_workspace_bytes);
-    if (preference->backend != QPLAN_BACKEND_ANY && preference->backend != QPLAN_BACKEND_CPU)
-        return qp_fail(err, QPLAN_ERR_DEVICE, subject, "the backend %s has no kernel for it",
-                       backend ? backend : "of an unknown number");
     return qp_fail(err, QPLAN_ERR_UNSUPPORTED, subject, "no kernel for %s data",
                    qplan_storage_name(op->key));
 }
@@ -195,10 +211,18 @@ enum qplan_status qp_op_pick(struct qplan_op *op, const struct qplan_op_preferen
     if (preference->threads > 1024)
         return qp_fail(err, QPLAN_ERR_USAGE, op->row->info.name,
                        "threads: expected at most 1024, found %u", preference->threads);
-    if (!find_kernel(op, preference))
+    QP_TRY(qp_op_take_device(op, preference, err));
+    bool found = find_kernel(op, preference);
+    if (!found && op->device && op->device->backend == QPLAN_BACKEND_ANY) { /* auto: else the CPU */
+        op->device = NULL;
+        found = find_kernel(op, preference);
+    }
+    if (!found)
         return fail_pick(op, preference, err);
-    op->isa = op->kernel->isa;
+    op->isa = op->device ? isa_limit(preference) : op->kernel->isa;
     op->sku = make_sku(op->row, op->kernel, op->work, op->correctly_rounded);
+    if (op->device)
+        put_device(op->device->gpu, &op->sku);
     put_dtypes(op, op->sku.dtypes, sizeof op->sku.dtypes);
     return QPLAN_OK;
 }
@@ -211,7 +235,7 @@ static bool is_first(const struct qp_op_row *row, const struct qp_op_kernel *ker
                      enum qplan_storage key, const struct qplan_op_preference *preference)
 {
     const struct qp_op_kernel *k = row->kernels;
-    while (k->takes != kernel->takes || !is_allowed(k, key, preference)) {
+    while (k->takes != kernel->takes || !is_allowed(k, key, false, preference)) {
         if (++k == row->kernels + row->n_kernels)
             return false;
     }

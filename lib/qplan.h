@@ -592,17 +592,28 @@ struct qplan_op_desc {
     size_t n_tensors;
 };
 
-/* What a selection must respect. NULL is accepted for the defaults, which the macro gives. */
+/*
+ * What a selection must respect. NULL is accepted for the defaults, which the macro gives: the CPU.
+ *
+ * device: where to compute, NULL = where backend says. One that was named does the work or is
+ * refused with DEVICE; "auto" is the CPU unless a device can do this problem and copying pays. It
+ * must stay open until the op is freed; selecting is a job of it, runs may be at the same time.
+ * Operators that only make a few parameters (params_from_statistics) run on the host in any case.
+ *
+ * backend: ANY or that of the device; CPU takes no device whatever it is; CUDA and OPENCL without a
+ * device open the first of that backend, for this op alone.
+ */
 struct qplan_op_preference {
     uint64_t max_workspace_bytes;
     enum qplan_backend backend;
     enum qplan_isa isa; /* upper limit of the instruction set; QPLAN_ISA_BEST = none */
     bool deterministic; /* the same bits in every run */
     unsigned threads;   /* 0 = as many as the machine lends; at most 1024 */
+    struct qplan_device *device;
 };
 #define QPLAN_OP_PREFERENCE_DEFAULT                                                                \
     {                                                                                              \
-        UINT64_MAX, QPLAN_BACKEND_ANY, QPLAN_ISA_BEST, true, 0                                     \
+        UINT64_MAX, QPLAN_BACKEND_ANY, QPLAN_ISA_BEST, true, 0, NULL                               \
     }
 
 /* What the kernel that was picked promises. */
@@ -619,8 +630,8 @@ struct qplan_op_guarantee {
 struct qplan_op_sku {
     const char *category; /* "quantize", "embedding", ... */
     const char *op;
-    char dtypes[96];  /* of the arguments, inputs > outputs: "F32,F32>I8" */
-    const char *arch; /* instruction set or device architecture: "avx2" */
+    char dtypes[96]; /* of the arguments, inputs > outputs: "F32,F32>I8" */
+    char arch[64];   /* instruction set ("avx2"), or the name of the device */
     enum qplan_backend backend;
     struct qplan_op_guarantee guarantee;
 };
@@ -653,13 +664,14 @@ struct qplan_op_args {
 };
 
 struct qplan_op;
-struct qplan_stream; /* of a device; the CPU has none */
+struct qplan_stream; /* none yet: every run has a queue of its own */
 
 /*
  * Checks a problem and picks the kernel for it; nothing that is known without the buffers fails
  * later. USAGE for an unknown operator, field or name, INVALID for values, dtypes and shapes that
  * do not fit, UNSUPPORTED when no kernel meets the preference, DEVICE when the backend is to blame,
- * MEMORY. The op is immutable, keeps no pointer of the caller's and may be shared by threads.
+ * MEMORY. The op is immutable, keeps no pointer of the caller's but that of the device, and may be
+ * shared by threads.
  */
 enum qplan_status qplan_op_select(struct qplan_op **out, const struct qplan_op_desc *desc,
                                   const struct qplan_op_preference *preference,
@@ -686,8 +698,10 @@ enum qplan_status qplan_op_can_implement(const struct qplan_op *op,
 
 /*
  * The same checks, then all values (VALUE with the argument and the place), then the work. Nothing
- * is written unless everything is in order. stream is NULL for the CPU. WORKSPACE if n_bytes is too
- * small. Returns when the work is done.
+ * is written unless everything is in order. Tensors are in the memory of the host; on a device they
+ * are copied to it, and the outputs are written when all of them have come back. stream is NULL.
+ * WORKSPACE if n_bytes is too small, DEVICE or MEMORY if the device fails. Returns when the work is
+ * done.
  */
 enum qplan_status qplan_op_run(const struct qplan_op *op, struct qplan_stream *stream,
                                void *workspace, uint64_t n_bytes, const struct qplan_op_args *args,
@@ -739,7 +753,8 @@ const struct qplan_op_info *qplan_op_find(const char *name);
 
 /*
  * The i-th kernel of an operator: its SKU, with the dtype of the data alone, and whether this
- * machine picks it under a limit. False behind the last one.
+ * machine picks it under a limit where no device is asked for. A kernel for devices has the backend
+ * ANY and the arch "device". False behind the last one.
  */
 bool qplan_op_kernel(const struct qplan_op_info *info, size_t i, enum qplan_isa limit,
                      struct qplan_op_sku *sku, bool *picked);
@@ -764,8 +779,7 @@ struct qplan_op_file {
     const struct qplan_op_field *fields;
     size_t n_fields;
     const char *in_path, *out_path;
-    bool force;                  /* replace an existing output */
-    struct qplan_device *device; /* where qplan_quantize makes codes; NULL = the CPU */
+    bool force; /* replace an existing output */
     const struct qplan_op_preference *preference;
 };
 

@@ -10,10 +10,10 @@
 #ifndef QK_LIST_H
 #define QK_LIST_H
 
-#define QK_PROGRAMS(P) P(tiles)
+#define QK_PROGRAMS(P) P(tiles) P(affine)
 
 /* All kernels, program by program. */
-#define QK_KERNELS(X, Y) QK_tiles_KERNELS(X, Y)
+#define QK_KERNELS(X, Y) QK_tiles_KERNELS(X, Y) QK_affine_KERNELS(X, Y)
 
 /* ---- tiles: what the checkpoint pipeline runs ------------------------------------------------ */
 
@@ -35,5 +35,19 @@
 #define QK_WORK_KERNELS(X, dtype)                                                                  \
     X(qk_merge_in_##dtype)                                                                         \
     X(qk_params_in_##dtype)
+
+/* ---- affine: the operators of the quantize family -------------------------------------------- */
+
+#define QK_affine_KERNELS(X, Y)                                                                    \
+    QK_AFFINE_KERNELS(X, f32)                                                                      \
+    QK_AFFINE_KERNELS(X, f16)                                                                      \
+    QK_AFFINE_KERNELS(X, bf16)                                                                     \
+    QK_AFFINE_KERNELS(Y, f64)
+
+#define QK_AFFINE_KERNELS(X, dtype)                                                                \
+    X(qk_fake_##dtype)                                                                             \
+    X(qk_fake_backward_##dtype)                                                                    \
+    X(qk_quantize_backward_##dtype)                                                                \
+    X(qk_dequantize_backward_##dtype)
 
 #endif

@@ -47,6 +47,7 @@ typedef uint4 qk_u32x4;
 #define QK_F32(bits)          as_float(bits)
 #define QK_U32(x)             as_uint(x)
 #define QK_F64(bits)          as_double(bits)
+#define QK_U64(x)             as_ulong(x)
 #define QK_ATOMIC_ADD(p, n)   ((void)atomic_add((volatile QK_GLOBAL qk_u32 *)(p), n))
 #define QK_ATOMIC_MIN(p, n)   ((void)atomic_min((volatile QK_GLOBAL qk_u32 *)(p), n))
 
@@ -72,6 +73,7 @@ typedef uint4 qk_u32x4;
 #define QK_F32(bits)          __uint_as_float(bits)
 #define QK_U32(x)             __float_as_uint(x)
 #define QK_F64(bits)          __longlong_as_double((long long)(bits))
+#define QK_U64(x)             ((qk_u64)__double_as_longlong(x))
 #define QK_ATOMIC_ADD(p, n)   ((void)atomicAdd(p, n))
 #define QK_ATOMIC_MIN(p, n)   ((void)atomicMin(p, n))
 
@@ -111,6 +113,13 @@ static inline double qk_host_f64(qk_u64 bits)
     return x;
 }
 
+static inline qk_u64 qk_host_u64(double x)
+{
+    qk_u64 bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 #define QK_FN static inline
 #define QK_GLOBAL
 #define QK_LOCAL
@@ -123,6 +132,7 @@ static inline double qk_host_f64(qk_u64 bits)
 #define QK_F32(bits)          qk_host_f32(bits)
 #define QK_U32(x)             qk_host_u32(x)
 #define QK_F64(bits)          qk_host_f64(bits)
+#define QK_U64(x)             qk_host_u64(x)
 #define QK_ATOMIC_ADD(p, n)   ((void)(*(p) += (n)))
 #define QK_ATOMIC_MIN(p, n)   ((void)(*(p) = *(p) < (n) ? *(p) : (n)))
 

@@ -3,7 +3,7 @@
  * codes.
  */
 #include "families.h"
-#include "quant.h"
+#include "quant_device.h"
 
 static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 {
@@ -17,13 +17,21 @@ static void run(struct qp_op_call *call)
     qp_quant_run_floats(call, qp_quant_affine(call->op)->dequantize_backward, "dinput");
 }
 
+static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    return qp_quant_launch_floats(run, QP_QUANT_DEQUANTIZE_BACKWARD, "dinput", err);
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------
  */
 
 static const struct qp_op_kernel kernels[] = {
     QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS, qp_quant_validate, run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_validate, run),
+    QP_QUANT_DEVICE(QP_FP_BITS, qp_quant_validate, launch),
 };
+
+#define EXAMPLE(FIELDS, X, P) FIELDS "; dout " X " any; scale " P " scale",
 
 /* Some granularities have no field, and an array must have an element: one more ends each. */
 #define ROW(G, VARIANT, P)                                                                         \
@@ -33,6 +41,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_SCALE(QP_FP, P),                                                               \
         QP_ARGUMENT_RESULT("dinput"),                                                              \
     };                                                                                             \
+    QP_QUANT_EXAMPLES(G, EXAMPLE)                                                                  \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "dequantize_" #G "_backward",                                             \
                  .category = "quantize",                                                           \
@@ -44,6 +53,7 @@ static const struct qp_op_kernel kernels[] = {
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
+        QP_OP_LIST(examples, examples_##G),                                                        \
         .state_bytes = sizeof(struct qp_quant),                                                    \
         .check = check,                                                                            \
     };

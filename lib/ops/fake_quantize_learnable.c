@@ -3,7 +3,7 @@
  * trained, so they are floats.
  */
 #include "families.h"
-#include "quant.h"
+#include "quant_device.h"
 
 static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 {
@@ -15,13 +15,23 @@ static void run(struct qp_op_call *call)
     qp_quant_run_floats(call, qp_quant_affine(call->op)->fake, "output");
 }
 
+static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    return qp_quant_launch_floats(run, QP_QUANT_FAKE, "output", err);
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------
  */
 
 static const struct qp_op_kernel kernels[] = {
     QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS, qp_quant_validate_all, run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_validate_all, run),
+    QP_QUANT_DEVICE(QP_FP_BITS, qp_quant_validate_all, launch),
 };
+
+#define EXAMPLE(FIELDS, X, P)                                                                      \
+    FIELDS " q_min=-9 q_max=7 nonfinite=saturate; input " X " any; scale " P                       \
+           " scale; zero_point " P " zero",
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_Q,             \
@@ -32,6 +42,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_FLOAT_ZERO_POINT(P),                                                           \
         QP_ARGUMENT_RESULT("output"),                                                              \
     };                                                                                             \
+    QP_QUANT_EXAMPLES(G, EXAMPLE)                                                                  \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "fake_quantize_learnable_" #G,                                            \
                  .category = "quantize",                                                           \
@@ -44,6 +55,7 @@ static const struct qp_op_kernel kernels[] = {
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
+        QP_OP_LIST(examples, examples_##G),                                                        \
         .state_bytes = sizeof(struct qp_quant),                                                    \
         .check = check,                                                                            \
     };

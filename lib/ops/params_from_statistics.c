@@ -228,6 +228,7 @@ static const struct qp_op_row row = {
              QP_OP_LIST(arguments, arguments)},
     QP_OP_LIST(kernels, kernels),
     .state_bytes = sizeof(struct qplan_params),
+    .on_host = true,
     .check = check,
 };
 

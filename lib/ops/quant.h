@@ -186,6 +186,9 @@ struct qp_quant_tile {
 void qp_quant_next(const struct qp_op_call *call, struct qp_quant_worker *worker, uint64_t elem,
                    uint64_t end, struct qp_quant_tile *tile);
 
+/* What an absent zero point means: 0, which floats clamp to the codes. */
+int32_t qp_quant_absent_zero(const struct qp_quant *quant);
+
 /* Zero points as they are stored, as integers. */
 void qp_quant_load_zero(enum qplan_storage dtype, size_t n, const void *stored, int32_t *out);
 

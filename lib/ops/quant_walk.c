@@ -104,8 +104,7 @@ static const int32_t *float_zeros(const struct qp_op_call *call, const struct qp
     return w->zero;
 }
 
-/* What an absent zero point means: 0, which floats clamp to the codes. */
-static int32_t absent_zero(const struct qp_quant *quant)
+int32_t qp_quant_absent_zero(const struct qp_quant *quant)
 {
     const int32_t least = quant->float_zero ? quant->zero_min : 0;
     const int32_t most = quant->float_zero ? quant->zero_max : 0;
@@ -132,7 +131,7 @@ static const int32_t *zeros(const struct qp_op_call *call, const struct qp_quant
     const struct qp_op_tensor *tensor = qp_op_tensor(call->op, "zero_point");
     if (!tensor) {
         for (size_t i = 0; i < n; i++)
-            w->zero[i] = absent_zero(quant);
+            w->zero[i] = qp_quant_absent_zero(quant);
         return w->zero;
     }
     if (quant->float_zero)

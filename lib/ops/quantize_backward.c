@@ -3,7 +3,7 @@
  * was not clamped.
  */
 #include "families.h"
-#include "quant.h"
+#include "quant_device.h"
 
 static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 {
@@ -15,13 +15,23 @@ static void run(struct qp_op_call *call)
     qp_quant_run_floats(call, qp_quant_affine(call->op)->quantize_backward, "dinput");
 }
 
+static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    return qp_quant_launch_floats(run, QP_QUANT_QUANTIZE_BACKWARD, "dinput", err);
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------
  */
 
 static const struct qp_op_kernel kernels[] = {
     QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS, qp_quant_validate, run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_validate, run),
+    QP_QUANT_DEVICE(QP_FP_BITS, qp_quant_validate, launch),
 };
+
+#define EXAMPLE(FIELDS, X, P)                                                                      \
+    FIELDS " q_min=-9 q_max=7; dout " X " any; input " X " any; scale " P " scale; zero_point " P  \
+           " zero",
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_Q};            \
@@ -29,6 +39,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_DATA("dout"),  QP_ARGUMENT_DATA("input"),    QP_ARGUMENT_SCALE(QP_FP, P),      \
         QP_ARGUMENT_ZERO_POINT(P), QP_ARGUMENT_RESULT("dinput"),                                   \
     };                                                                                             \
+    QP_QUANT_EXAMPLES(G, EXAMPLE)                                                                  \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "quantize_" #G "_backward",                                               \
                  .category = "quantize",                                                           \
@@ -42,6 +53,7 @@ static const struct qp_op_kernel kernels[] = {
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
+        QP_OP_LIST(examples, examples_##G),                                                        \
         .state_bytes = sizeof(struct qp_quant),                                                    \
         .check = check,                                                                            \
     };

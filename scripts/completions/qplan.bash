@@ -98,8 +98,9 @@ _qplan() {
         --set) compopt +o default; return ;;
         -o | --output) return ;;
         --device) words='auto cpu cuda opencl' ;;
+        --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--set -o --output --force --device --threads --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--set -o --output --force --device --device-memory --threads --json -q --quiet -h --help ' ;;
         esac
         ;;
     help) words='quantize plan inspect verify dequantize devices op help ' ;;

@@ -7,6 +7,7 @@
 #define TESTS_HOST_BACKEND_H
 
 #define QK_FP64
+#include "kernels/gpu/qk_affine_program.h"
 #include "kernels/gpu/qk_tiles_program.h"
 
 #include "kernels/backend.h"
@@ -79,6 +80,7 @@ static enum qplan_status host_sync(struct qp_lane *lane, struct qplan_error *err
 }
 
 static const struct qp_backend host_backend = {
+    .id = QPLAN_BACKEND_OPENCL,
     .alloc = host_alloc,
     .free = host_free,
     .copy = host_copy,
@@ -86,7 +88,11 @@ static const struct qp_backend host_backend = {
     .sync = host_sync,
 };
 
-static struct qp_gpu host_gpu = {
-    &host_backend, {.label = "host", .name = "host C", .driver = "none", .has_fp64 = true}};
+static struct qp_gpu host_gpu = {&host_backend,
+                                 {.label = "host",
+                                  .name = "host C",
+                                  .driver = "none",
+                                  .memory_bytes = UINT64_C(1) << 30,
+                                  .has_fp64 = true}};
 
 #endif

@@ -2,7 +2,7 @@
  * test_opencl.c - every kernel on every OpenCL device that is usable, with groups of 1, 32 and 256
  * threads and of the sizes in use: the same bits as the scalar kernels. 77 without a device.
  */
-#include "lib/device.h"
+#include "lib/op_device.h"
 
 #include <stdio.h>
 
@@ -12,8 +12,11 @@ static int prove(const struct qp_device_info *info, size_t place)
     struct qplan_error err = {0};
     struct qp_gpu *gpu;
     enum qplan_status status = qp_backend_opencl.open(&gpu, place, &err);
-    for (size_t i = 0; i < 4 && status == QPLAN_OK; i++)
+    for (size_t i = 0; i < 4 && status == QPLAN_OK; i++) {
         status = qp_device_prove_all(gpu, group_sizes[i], &err);
+        if (status == QPLAN_OK)
+            status = qp_op_prove_all(gpu, group_sizes[i], &err);
+    }
     qp_backend_opencl.close(gpu);
     printf("%s %s: %s%s%s\n", info->label, info->name, status == QPLAN_OK ? "proven" : err.subject,
            status == QPLAN_OK ? "" : ": ", err.message);

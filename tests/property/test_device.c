@@ -5,7 +5,7 @@
 #include "../unit/support.h"
 
 #include "../gpu/host_backend.h"
-#include "lib/device.h"
+#include "lib/op_device.h"
 #include "lib/split.h"
 
 #define TILE_BYTES ((size_t)256 << 10)
@@ -155,6 +155,14 @@ static void test_vectors(void **state)
         fail_msg("%s", err.message);
 }
 
+static void test_operators(void **state)
+{
+    struct qplan_error err = {0};
+    (void)state;
+    if (qp_op_prove_all(&host_gpu, 0, &err) != QPLAN_OK)
+        fail_msg("%s: %s", err.subject, err.message);
+}
+
 /* A kernel that gives one other bit: no result that it makes may pass. */
 static enum qplan_status wrong_copy(struct qp_lane *lane, enum qp_copy_way way, struct qp_span span,
                                     void *host, struct qplan_error *err)
@@ -176,12 +184,16 @@ static void test_a_wrong_bit_is_found(void **state)
     assert_int_equal(qp_device_prove_all(&gpu, 0, &err), QPLAN_ERR_DEVICE);
     assert_string_equal(err.subject, "host");
     assert_non_null(strstr(err.message, "does not compute as the CPU does"));
+    assert_int_equal(qp_op_prove_all(&gpu, 0, &err), QPLAN_ERR_DEVICE);
+    assert_string_equal(err.subject, "host");
+    assert_non_null(strstr(err.message, "does not compute as the CPU does"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_operators),
         cmocka_unit_test(test_random_tiles),
         cmocka_unit_test(test_a_wrong_bit_is_found),
     };

@@ -146,9 +146,17 @@ static void preference_is_kept(void **state)
     struct problem p;
     (void)state;
     small(&p);
+    p.preference.backend = (enum qplan_backend)9;
+    FAILS(select_op(&p, &op, &err), QPLAN_ERR_DEVICE, "no backend has the number 9", &err);
+    OK(qplan_device_open(&p.preference.device, "opencl:999", 0, &err), &err);
     p.preference.backend = QPLAN_BACKEND_CUDA;
-    FAILS(select_op(&p, &op, &err), QPLAN_ERR_DEVICE, "the backend cuda has no kernel", &err);
-    p.preference.backend = QPLAN_BACKEND_CPU;
+    FAILS(select_op(&p, &op, &err), QPLAN_ERR_DEVICE, "expected cuda, found opencl", &err);
+    p.preference.backend = QPLAN_BACKEND_CPU; /* then no device is asked for anything */
+    OK(select_op(&p, &op, &err), &err);
+    assert_int_equal(qplan_op_sku(op)->backend, QPLAN_BACKEND_CPU);
+    qplan_op_free(op);
+    qplan_device_close(p.preference.device);
+    p.preference.device = NULL;
     p.preference.threads = 4;
     OK(select_op(&p, &op, &err), &err);
     const uint64_t four = qplan_op_workspace_size(op);

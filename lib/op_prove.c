@@ -1,0 +1,441 @@
+/*
+ * op_prove.c - the problems that a device must solve as the scalar kernels do before an operator
+ * may use it. They are the examples of the rows: fields and tensors in words, such as
+ *
+ *     "group_size=5 ragged=true; input 3,17 any; scale 3,4 scale; zero_point 3,4 zero"
+ *
+ * The fields come first, if there are any: the text up to the first ";". A tensor has a shape and a
+ * kind of values, some kinds a limit; its dtype is the key of the kernel where the argument may
+ * have it, else the first that it may have. "-" is the shape of rank 0.
+ */
+#include "op_device.h"
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/dtype.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <string.h>
+
+#define EXAMPLE_TEXT 320
+
+/* ---- Values -----------------------------------------------------------------------------------
+ */
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+/* Hard numbers between ones of all magnitudes up to 16. */
+static double finite_value(uint32_t *state, int64_t limit)
+{
+    static const double hard[] = {0.0,  -0.0, 0x1p-149, -0x1p-140, 0x1p-1060, 0.5,
+                                  -1.5, 2.5,  127.5,    -128.0,    65504.0,   -0x1p-24};
+    const uint32_t random = next_random(state), low = next_random(state);
+    (void)limit;
+    if (random % 8 == 0)
+        return hard[random / 8 % QP_COUNT(hard)];
+    return ldexp((double)random * 0x1p-31 - 1 + (double)low * 0x1p-64, 4 - (int)(low % 24));
+}
+
+static double any_value(uint32_t *state, int64_t limit)
+{
+    static const double others[] = {INFINITY, -INFINITY, NAN, 0x1.fffffep127, -0x1p1000};
+    const uint32_t random = next_random(state);
+    return random % 16 == 0 ? others[random / 16 % QP_COUNT(others)] : finite_value(state, limit);
+}
+
+/* Above 0 in every dtype. */
+static double scale_value(uint32_t *state, int64_t limit)
+{
+    const uint32_t random = next_random(state);
+    (void)limit;
+    return ldexp(1 + (double)random * 0x1p-32, (int)(random % 16) - 13);
+}
+
+/* 0 to 3 and, for floats, halves. */
+static double zero_value(uint32_t *state, int64_t limit)
+{
+    (void)limit;
+    return (double)(next_random(state) % 8) * 0.5;
+}
+
+static double byte_value(uint32_t *state, int64_t limit)
+{
+    (void)limit;
+    return (double)(next_random(state) >> 8 & 255);
+}
+
+/* Below the limit. */
+static double index_below(uint32_t *state, int64_t limit)
+{
+    return (double)(next_random(state) % (uint32_t)limit);
+}
+
+/* Coordinates, some of them outside. */
+static double coordinate(uint32_t *state, int64_t limit)
+{
+    (void)limit;
+    return (double)next_random(state) * 0x1.4p-31 - 1.25;
+}
+
+/* The words of an example; a number behind the word is the limit. */
+static const struct kind {
+    const char *word;
+    double (*value)(uint32_t *state, int64_t limit);
+    bool ascending; /* from 0 on: the values are steps, the last one at most the limit */
+} kinds[] = {
+    {"any", any_value, false},   {"finite", finite_value, false}, {"scale", scale_value, false},
+    {"zero", zero_value, false}, {"byte", byte_value, false},     {"index", index_below, false},
+    {"grid", coordinate, false}, {"offset", index_below, true},
+};
+
+/* An element of any dtype: rounded, and an integer cut to what it holds. */
+static void put_value(enum qplan_storage dtype, double x, char *to)
+{
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    const size_t size = qplan_storage_bits(dtype) / 8;
+    if (QP_FP_BITS & QP_BIT(dtype)) {
+        const enum qplan_dtype type = qp_op_float(dtype);
+        static const uint16_t infinity[] = {0x7c00, 0x7f80};
+        uint16_t bits = infinity[type == QPLAN_BF16];
+        bits = (uint16_t)(bits | (isnan(x) ? 0x40u : 0u) | (signbit(x) ? 0x8000u : 0u));
+        const float narrow = (float)x;
+        if (type == QPLAN_F32 && !isfinite(x))
+            memcpy(to, &narrow, size);
+        else if (type == QPLAN_F64 || isfinite(x))
+            f64->store(type, 1, &x, to);
+        else
+            memcpy(to, &bits, size);
+        return;
+    }
+    const int64_t whole = (int64_t)x; /* little-endian: the low bytes come first */
+    memcpy(to, &whole, size);
+}
+
+static void fill(const struct kind *kind, int64_t limit, const struct qplan_tensor *tensor,
+                 uint32_t *state)
+{
+    const size_t size = qplan_storage_bits(tensor->dtype) / 8, n = (size_t)tensor->n_bytes / size;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double x = 0;
+        if (!kind->ascending)
+            x = kind->value(state, limit);
+        else if (i > 0) /* steps of about what is left for each */
+            x = sum += fmin(kind->value(state, 2 * (limit / (int64_t)n) + 1), (double)limit - sum);
+        put_value(tensor->dtype, x, (char *)tensor->data + i * size);
+    }
+}
+
+/* ---- Examples ---------------------------------------------------------------------------------
+ */
+
+/* A problem with its memory: tensors in, outputs of the CPU, outputs of the device. */
+struct problem {
+    char text[EXAMPLE_TEXT];
+    struct qplan_op_field fields[QP_OP_MAX_FIELDS];
+    struct qplan_tensor tensors[2 * QP_OP_MAX_ARGUMENTS];
+    int64_t shapes[QP_OP_MAX_ARGUMENTS][QPLAN_MAX_RANK];
+    size_t n_fields, n_inputs, n_tensors;
+    struct qplan_op_counts counts;
+};
+
+/* The next word of a text that ends at one of the signs; NULL behind the last. */
+static char *next_word(char **text, const char *ends)
+{
+    char *word = *text + strspn(*text, " ");
+    if (!*word)
+        return NULL;
+    *text = word + strcspn(word, ends);
+    if (**text)
+        *(*text)++ = '\0';
+    return word;
+}
+
+static enum qplan_status fail_example(const struct qp_op_row *row, const char *what,
+                                      struct qplan_error *err)
+{
+    return qp_fail(err, QPLAN_ERR_INTERNAL, row->info.name, "its examples have %s", what);
+}
+
+static enum qplan_status read_fields(struct problem *p, const struct qp_op_row *row, char *text,
+                                     struct qplan_error *err)
+{
+    char *word;
+    while ((word = next_word(&text, " ")) != NULL) {
+        char *value = strchr(word, '=');
+        if (!value || p->n_fields == QP_OP_MAX_FIELDS)
+            return fail_example(row, "no field where one is expected", err);
+        *value++ = '\0';
+        p->fields[p->n_fields++] = (struct qplan_op_field){.name = word, .text = value};
+    }
+    return QPLAN_OK;
+}
+
+/* The dtype of a tensor: the key if the argument has it, else the first that it has. */
+static bool find_dtype(const struct qp_op_row *row, const char *name, enum qplan_storage key,
+                       enum qplan_storage *out)
+{
+    size_t i = 0;
+    while (i < row->info.n_arguments && strcmp(row->info.arguments[i].name, name) != 0)
+        i++;
+    if (i == row->info.n_arguments)
+        return false;
+    const char *at = row->info.arguments[i].dtypes;
+    bool found = false;
+    for (size_t n; *at; at += n + (at[n] == '|')) {
+        n = strcspn(at, "|");
+        for (unsigned k = 0; k < QPLAN_STORAGE_COUNT; k++) {
+            const char *word = qplan_storage_name((enum qplan_storage)k);
+            const bool same = word && strlen(word) == n && strncmp(word, at, n) == 0;
+            if (same && (!found || k == (unsigned)key)) {
+                *out = (enum qplan_storage)k;
+                found = true;
+            }
+        }
+    }
+    return found;
+}
+
+/* "scale 3,4 scale": name, shape, kind and its limit. */
+static enum qplan_status read_tensor(struct problem *p, const struct qp_op_row *row,
+                                     enum qplan_storage key, char *text, struct qplan_error *err)
+{
+    const char *name = next_word(&text, " "), *word = NULL;
+    char *shape = next_word(&text, " ");
+    struct qplan_tensor *tensor = &p->tensors[p->n_tensors];
+    uint64_t extent, n_elems = 1, limit = 0;
+    size_t kind = 0;
+    if (shape)
+        word = next_word(&text, " ");
+    while (word && kind < QP_COUNT(kinds) && strcmp(kinds[kind].word, word) != 0)
+        kind++;
+    if (!word || kind == QP_COUNT(kinds) || p->n_tensors == QP_OP_MAX_ARGUMENTS ||
+        !find_dtype(row, name, key, &tensor->dtype))
+        return fail_example(row, "no tensor where one is expected", err);
+    tensor->name = name;
+    tensor->shape = p->shapes[p->n_tensors++];
+    while (strcmp(shape, "-") != 0 && (word = next_word(&shape, ",")) != NULL) {
+        if (!qp_parse_u64(word, &extent) || tensor->rank == QPLAN_MAX_RANK)
+            return fail_example(row, "no shape where one is expected", err);
+        p->shapes[p->n_tensors - 1][tensor->rank++] = (int64_t)extent;
+        n_elems *= extent;
+    }
+    word = next_word(&text, " ");
+    if (word && !qp_parse_u64(word, &limit))
+        return fail_example(row, "no limit where one is expected", err);
+    tensor->n_bytes = n_elems * (qplan_storage_bits(tensor->dtype) / 8);
+    tensor->data = qp_alloc_buffer(tensor->n_bytes);
+    if (!tensor->data)
+        return qp_fail_memory(err, "example", tensor->n_bytes);
+    uint32_t state = 2463534242u + (uint32_t)p->n_tensors;
+    fill(&kinds[kind], (int64_t)limit, tensor, &state);
+    return QPLAN_OK;
+}
+
+static enum qplan_status read_example(struct problem *p, const struct qp_op_row *row,
+                                      const char *example, enum qplan_storage key,
+                                      struct qplan_error *err)
+{
+    char *text = p->text, *part;
+    if (strlen(example) >= sizeof p->text)
+        return fail_example(row, "too long a text", err);
+    memcpy(p->text, example, strlen(example) + 1);
+    part = next_word(&text, ";");
+    if (part)
+        QP_TRY(read_fields(p, row, part, err));
+    while ((part = next_word(&text, ";")) != NULL)
+        QP_TRY(read_tensor(p, row, key, part, err));
+    p->n_inputs = p->n_tensors;
+    return QPLAN_OK;
+}
+
+static void free_tensors(struct problem *p, size_t from)
+{
+    for (; p->n_tensors > from; p->n_tensors--)
+        qp_free(p->tensors[p->n_tensors - 1].data);
+}
+
+/* ---- Proofs -----------------------------------------------------------------------------------
+ */
+
+static struct qplan_op_desc desc_of(const struct problem *p, const struct qp_op_row *row)
+{
+    return (struct qplan_op_desc){row->info.name, p->fields, p->n_fields, p->tensors, p->n_inputs};
+}
+
+/* Outputs behind the inputs, full of a byte that no result should have kept. */
+static enum qplan_status make_outputs(struct problem *p, const struct qplan_op *op,
+                                      struct qplan_error *err)
+{
+    struct qplan_tensor output;
+    for (size_t i = 0; qplan_op_output(op, i, &output); i++) {
+        size_t k = 0;
+        while (k < p->n_inputs && strcmp(p->tensors[k].name, output.name) != 0)
+            k++;
+        const struct qp_op_tensor *tensor = qp_op_tensor(op, output.name);
+        output.n_bytes = tensor->n_elems * (qplan_storage_bits(output.dtype) / 8);
+        output.data = qp_alloc_buffer(output.n_bytes);
+        if (!output.data)
+            return qp_fail_memory(err, output.name, output.n_bytes);
+        memset(output.data, 0xa5, (size_t)output.n_bytes);
+        if (k < p->n_inputs) /* updated: begins as it was given */
+            memcpy(output.data, p->tensors[k].data, (size_t)output.n_bytes);
+        p->tensors[p->n_tensors++] = output;
+    }
+    return QPLAN_OK;
+}
+
+/* The arguments of a run: each output in the place of an input of its name. */
+static size_t list_arguments(const struct problem *p, struct qplan_tensor *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        bool updated = false;
+        for (size_t k = p->n_inputs; i < p->n_inputs && k < p->n_tensors; k++)
+            updated = updated || strcmp(p->tensors[k].name, p->tensors[i].name) == 0;
+        if (!updated)
+            out[n++] = p->tensors[i];
+    }
+    return n;
+}
+
+static enum qplan_status run_op(struct problem *p, const struct qplan_op *op,
+                                struct qplan_error *err)
+{
+    struct qplan_tensor arguments[2 * QP_OP_MAX_ARGUMENTS];
+    QP_TRY(make_outputs(p, op, err));
+    const struct qplan_op_args args = {arguments, list_arguments(p, arguments), &p->counts};
+    const uint64_t n_bytes = qplan_op_workspace_size(op);
+    void *workspace = qp_alloc_buffer(n_bytes);
+    if (!workspace)
+        return qp_fail_memory(err, "workspace", n_bytes);
+    enum qplan_status status = qplan_op_run(op, NULL, workspace, n_bytes, &args, err);
+    qp_free(workspace);
+    return status;
+}
+
+static bool same_outputs(const struct problem *a, const struct problem *b)
+{
+    bool same = memcmp(&a->counts, &b->counts, sizeof a->counts) == 0;
+    for (size_t i = a->n_inputs; same && i < a->n_tensors; i++)
+        same = memcmp(a->tensors[i].data, b->tensors[i].data, (size_t)a->tensors[i].n_bytes) == 0;
+    return same;
+}
+
+static enum qplan_status compare(const struct qplan_op *op, struct problem *device_s,
+                                 struct problem *cpu_s, struct qplan_error *err)
+{
+    struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
+    struct qplan_op *scalar;
+    preference.backend = QPLAN_BACKEND_CPU;
+    preference.isa = QPLAN_ISA_SCALAR;
+    preference.threads = 1;
+    const struct qplan_op_desc desc = desc_of(cpu_s, op->row);
+    QP_TRY(qplan_op_select(&scalar, &desc, &preference, err));
+    enum qplan_status status = run_op(cpu_s, scalar, err);
+    qplan_op_free(scalar);
+    QP_TRY(status);
+    QP_TRY(run_op(device_s, op, err));
+    if (same_outputs(cpu_s, device_s))
+        return QPLAN_OK;
+    const struct qp_device_info *info = &op->device->gpu->info;
+    qp_fail(err, QPLAN_ERR_DEVICE, info->label,
+            "the device does not compute as the CPU does: %s of %s on %s, driver %s",
+            op->row->info.name, qplan_storage_name(op->key), info->name, info->driver);
+    qp_hint(err, "--device cpu");
+    return QPLAN_ERR_DEVICE;
+}
+
+/* What is to be proven, and how many examples have shown it. */
+struct proof {
+    struct qplan_device *device;
+    const struct qp_op_row *row;
+    const struct qp_op_kernel *kernel;
+    enum qplan_storage key;
+    size_t n_shown;
+};
+
+/* An example that another kernel takes says nothing. */
+static enum qplan_status prove_example(struct proof *proof, struct problem *p,
+                                       struct qplan_error *err)
+{
+    struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
+    const struct qplan_op_desc desc = desc_of(p, proof->row);
+    struct problem other = *p;
+    struct qplan_op *op;
+    preference.device = proof->device;
+    QP_TRY(qplan_op_select(&op, &desc, &preference, err));
+    enum qplan_status status = QPLAN_OK;
+    if (op->kernel == proof->kernel && op->key == proof->key) {
+        status = compare(op, p, &other, err);
+        proof->n_shown++;
+    }
+    qplan_op_free(op);
+    free_tensors(&other, other.n_inputs);
+    return status;
+}
+
+static enum qplan_status prove_row(struct proof *proof, struct problem *p, struct qplan_error *err)
+{
+    const struct qp_op_row *row = proof->row;
+    for (size_t i = 0; i < row->n_examples; i++) {
+        *p = (struct problem){0};
+        enum qplan_status status = read_example(p, row, row->examples[i], proof->key, err);
+        if (status == QPLAN_OK)
+            status = prove_example(proof, p, err);
+        free_tensors(p, 0);
+        QP_TRY(status);
+    }
+    return proof->n_shown > 0 ? QPLAN_OK : fail_example(row, "none for a kernel", err);
+}
+
+enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_row *row,
+                              const struct qp_op_kernel *kernel, enum qplan_storage key,
+                              struct qplan_error *err)
+{
+    struct proof proof = {.device = device, .row = row, .kernel = kernel, .key = key};
+    struct problem *p = qp_alloc(1, sizeof *p);
+    if (!p)
+        return qp_fail_memory(err, "device", sizeof *p);
+    device->proving = true;
+    enum qplan_status status = prove_row(&proof, p, err);
+    device->proving = false;
+    qp_free(p);
+    return status;
+}
+
+static enum qplan_status prove_kernel(struct qplan_device *device, const struct qp_op_row *row,
+                                      const struct qp_op_kernel *kernel, struct qplan_error *err)
+{
+    for (unsigned key = 0; key < QPLAN_STORAGE_COUNT; key++) {
+        const enum qplan_storage storage = (enum qplan_storage)key;
+        if ((kernel->keys & QP_BIT(key)) &&
+            qp_op_device_has(device->gpu, kernel, qp_op_working(storage)))
+            QP_TRY(qp_op_prove(device, row, kernel, storage, err));
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, uint32_t group_size, struct qplan_error *err)
+{
+    struct qplan_device device = {.backend = gpu->backend->id,
+                                  .memory_bytes = gpu->info.memory_bytes / 2,
+                                  .gpu = gpu,
+                                  .group_size = group_size};
+    const struct qplan_op_info *info;
+    for (size_t i = 0; (info = qplan_op_at(i)) != NULL; i++) {
+        const struct qp_op_row *row = qp_op_row_of(info);
+        for (size_t k = 0; k < row->n_kernels; k++) {
+            if (qp_op_is_for_devices(&row->kernels[k]))
+                QP_TRY(prove_kernel(&device, row, &row->kernels[k], err));
+        }
+    }
+    return QPLAN_OK;
+}
