@@ -178,7 +178,19 @@ static enum qplan_status read_fields(struct problem *p, const struct qp_op_row *
     return QPLAN_OK;
 }
 
-/* The dtype of a tensor: the key if the argument has it, else the first that it has. */
+/* The storage type of the first n letters of a text, or QPLAN_STORAGE_COUNT. */
+static enum qplan_storage storage_of(const char *text, size_t n)
+{
+    unsigned k = 0;
+    for (; k < QPLAN_STORAGE_COUNT; k++) {
+        const char *name = qplan_storage_name((enum qplan_storage)k);
+        if (strlen(name) == n && strncmp(name, text, n) == 0)
+            break;
+    }
+    return (enum qplan_storage)k;
+}
+
+/* The dtype of an argument: the key if it may have that, else the first that it may have. */
 static bool find_dtype(const struct qp_op_row *row, const char *name, enum qplan_storage key,
                        enum qplan_storage *out)
 {
@@ -188,54 +200,76 @@ static bool find_dtype(const struct qp_op_row *row, const char *name, enum qplan
     if (i == row->info.n_arguments)
         return false;
     const char *at = row->info.arguments[i].dtypes;
-    bool found = false;
-    for (size_t n; *at; at += n + (at[n] == '|')) {
+    *out = storage_of(at, strcspn(at, "|"));
+    for (size_t n; *at && *out != key; at += n + (at[n] == '|')) {
         n = strcspn(at, "|");
-        for (unsigned k = 0; k < QPLAN_STORAGE_COUNT; k++) {
-            const char *word = qplan_storage_name((enum qplan_storage)k);
-            const bool same = word && strlen(word) == n && strncmp(word, at, n) == 0;
-            if (same && (!found || k == (unsigned)key)) {
-                *out = (enum qplan_storage)k;
-                found = true;
-            }
-        }
+        if (storage_of(at, n) == key)
+            *out = key;
     }
-    return found;
+    return *out != QPLAN_STORAGE_COUNT;
 }
 
-/* "scale 3,4 scale": name, shape, kind and its limit. */
+/* "scale 3,4 scale" or "scale:F32 3,4 scale": name, dtype, shape, kind and its limit. */
+struct words {
+    char *name, *dtype, *shape, *kind, *limit;
+};
+
+static struct words split_words(char *text)
+{
+    struct words w = {.name = next_word(&text, " ")};
+    w.dtype = w.name ? strchr(w.name, ':') : NULL;
+    if (w.dtype)
+        *w.dtype++ = '\0';
+    w.shape = next_word(&text, " ");
+    w.kind = next_word(&text, " ");
+    w.limit = next_word(&text, " ");
+    return w;
+}
+
+static const struct kind *find_kind(const char *word)
+{
+    size_t i = 0;
+    while (i < QP_COUNT(kinds) && strcmp(kinds[i].word, word) != 0)
+        i++;
+    return i < QP_COUNT(kinds) ? &kinds[i] : NULL;
+}
+
+static bool read_shape(struct qplan_tensor *tensor, int64_t *shape, char *text, uint64_t *n_elems)
+{
+    char *word;
+    uint64_t extent;
+    *n_elems = 1;
+    tensor->shape = shape;
+    while (strcmp(text, "-") != 0 && (word = next_word(&text, ",")) != NULL) {
+        if (!qp_parse_u64(word, &extent) || tensor->rank == QPLAN_MAX_RANK)
+            return false;
+        shape[tensor->rank++] = (int64_t)extent;
+        *n_elems *= extent;
+    }
+    return true;
+}
+
 static enum qplan_status read_tensor(struct problem *p, const struct qp_op_row *row,
                                      enum qplan_storage key, char *text, struct qplan_error *err)
 {
-    const char *name = next_word(&text, " "), *word = NULL;
-    char *shape = next_word(&text, " ");
+    const struct words w = split_words(text);
+    const struct kind *kind = w.kind ? find_kind(w.kind) : NULL;
     struct qplan_tensor *tensor = &p->tensors[p->n_tensors];
-    uint64_t extent, n_elems = 1, limit = 0;
-    size_t kind = 0;
-    if (shape)
-        word = next_word(&text, " ");
-    while (word && kind < QP_COUNT(kinds) && strcmp(kinds[kind].word, word) != 0)
-        kind++;
-    if (!word || kind == QP_COUNT(kinds) || p->n_tensors == QP_OP_MAX_ARGUMENTS ||
-        !find_dtype(row, name, key, &tensor->dtype))
+    uint64_t n_elems, limit = 0;
+    if (!kind || p->n_tensors == QP_OP_MAX_ARGUMENTS ||
+        !find_dtype(row, w.name, key, &tensor->dtype) ||
+        !read_shape(tensor, p->shapes[p->n_tensors], w.shape, &n_elems) ||
+        (w.limit && !qp_parse_u64(w.limit, &limit)))
         return fail_example(row, "no tensor where one is expected", err);
-    tensor->name = name;
-    tensor->shape = p->shapes[p->n_tensors++];
-    while (strcmp(shape, "-") != 0 && (word = next_word(&shape, ",")) != NULL) {
-        if (!qp_parse_u64(word, &extent) || tensor->rank == QPLAN_MAX_RANK)
-            return fail_example(row, "no shape where one is expected", err);
-        p->shapes[p->n_tensors - 1][tensor->rank++] = (int64_t)extent;
-        n_elems *= extent;
-    }
-    word = next_word(&text, " ");
-    if (word && !qp_parse_u64(word, &limit))
-        return fail_example(row, "no limit where one is expected", err);
+    if (w.dtype)
+        tensor->dtype = storage_of(w.dtype, strlen(w.dtype));
+    tensor->name = w.name;
     tensor->n_bytes = n_elems * (qplan_storage_bits(tensor->dtype) / 8);
     tensor->data = qp_alloc_buffer(tensor->n_bytes);
     if (!tensor->data)
         return qp_fail_memory(err, "example", tensor->n_bytes);
-    uint32_t state = 2463534242u + (uint32_t)p->n_tensors;
-    fill(&kinds[kind], (int64_t)limit, tensor, &state);
+    uint32_t state = 2463534242u + (uint32_t)p->n_tensors++;
+    fill(kind, (int64_t)limit, tensor, &state);
     return QPLAN_OK;
 }
 

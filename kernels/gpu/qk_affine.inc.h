@@ -1,6 +1,7 @@
 /*
  * qk_affine.inc.h - fake quantizing and the gradients of quantizing, element by element, as a
- * template for one float dtype. The specification is kernels/ops/affine.inc.h.
+ * template for one float dtype. The specification is kernels/ops/affine.inc.h. The file that
+ * includes all for a dtype, qk_affine_dtype.inc.h, also takes back what it was told.
  *
  * The including file defines NAME(op), IN(op) of the working precision, WORK, WORK_MAX, RAW, GET8
  * and PUT8 of the bits, OF_RAW(bits), CLIP(y), the bits of a finite y, GRADIENT(y), and
@@ -105,12 +106,3 @@ QK_ELEMENTWISE(fake_backward)
 QK_ELEMENTWISE(quantize_backward)
 QK_ELEMENTWISE(dequantize_backward)
 #undef QK_ELEMENTWISE
-
-#undef NAME
-#undef RAW
-#undef GET8
-#undef PUT8
-#undef OF_RAW
-#undef CLIP
-#undef GRADIENT
-#undef HALF_WAY

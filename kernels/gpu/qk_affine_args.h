@@ -11,6 +11,9 @@
 /* Elements, or bytes of codes, that a group does. */
 #define QK_AFFINE_CHUNK 4096u
 
+/* Elements of a set whose terms a group makes before they are added. */
+#define QK_LEARN_TILE 512u
+
 /* Dtypes of floats in the block; the first three are those of scales. */
 #define QK_FLOAT_F32  QK_SCALE_F32
 #define QK_FLOAT_F16  QK_SCALE_F16
@@ -34,6 +37,19 @@ struct qk_affine_args {
     qk_u32 status, dout, input, scale, zero, output;
     qk_u32 scale_kind, zero_kind;
     qk_i32 no_zero;
+
+    /* Codes. */
+    qk_u32 packed, is_signed;
+    qk_u32 last_len, row_bytes; /* packed: codes of a row, and bytes that they fill */
+    qk_u32 n_bytes;             /* of all codes */
+    qk_u32 wide_codes;          /* eight codes are of one set, and their bytes of them alone */
+    qk_u32 float_kind;          /* of decoded numbers, or of gradients of parameters */
+
+    /* Parameters that are made: ranges in parts, or sums. */
+    qk_u32 asymmetric, parts, part_len;
+    qk_u32 lo, hi; /* of part p and set s: element p * n_sets + s */
+    qk_u32 dscale, dzero;
+    qk_u32 factor_low, factor_high; /* the bits of an f64 */
 };
 
 QK_FN qk_u32 qk_set_of(const struct qk_affine_args *a, qk_u32 elem)
@@ -46,10 +62,45 @@ QK_FN qk_u32 qk_set_of(const struct qk_affine_args *a, qk_u32 elem)
     return band * a->n_cols + col / a->col_width;
 }
 
+/* The elements of a set: columns col .. col + width of n_rows rows from row on. */
+struct qk_rows {
+    qk_u32 row, n_rows, col, width;
+};
+
+QK_FN struct qk_rows qk_rows_of(const struct qk_affine_args *a, qk_u32 set)
+{
+    struct qk_rows r = {0, 0, 0, 0};
+    if (a->n_elems == 0)
+        return r;
+    qk_u32 band = set / a->n_cols, period = band / a->period_bands;
+    qk_u32 inside = (band - period * a->period_bands) * a->band_rows;
+    r.row = period * a->period_rows + inside;
+    r.n_rows = qk_min(a->band_rows, a->period_rows - inside);
+    r.col = (set - band * a->n_cols) * a->col_width;
+    r.width = qk_min(a->col_width, a->row_len - r.col);
+    return r;
+}
+
+/* The i-th element of a set, in the order of the tensor. */
+QK_FN qk_u32 qk_elem_of(const struct qk_affine_args *a, const struct qk_rows *r, qk_u32 i)
+{
+    qk_u32 row = r->n_rows == 1 ? 0 : i / r->width;
+    return (r->row + row) * a->row_len + r->col + (i - row * r->width);
+}
+
 QK_FN void qk_count(QK_GLOBAL qk_u8 *block, const struct qk_affine_args *a, qk_u32 word, qk_u32 n)
 {
     if (n)
         QK_ATOMIC_ADD((QK_GLOBAL qk_u32 *)(block + a->status) + word, n);
+}
+
+/* The code of an element, as it is stored: a byte, or four bits of one. */
+QK_FN qk_u32 qk_code_at(const QK_GLOBAL qk_u8 *codes, const struct qk_affine_args *a, qk_u32 elem)
+{
+    if (!a->packed)
+        return codes[elem];
+    qk_u32 row = elem / a->last_len, in_row = elem - row * a->last_len;
+    return codes[row * a->row_bytes + in_row / 2] >> 4 * (in_row % 2) & 15u;
 }
 
 /* ---- Storing floats as 16 bits ----------------------------------------------------------------
@@ -110,7 +161,8 @@ QK_FN qk_u32 qk_gradient_f32(float x)
     return x != x ? 0x7fc00000u : QK_U32(x);
 }
 
-/* ---- Scales -----------------------------------------------------------------------------------
+/* ---- Floats of any of these dtypes
+ * -----------------------------------------------------------------------------------
  */
 
 QK_FN float qk_float_at(const QK_GLOBAL qk_u8 *from, qk_u32 kind, qk_u32 i)
@@ -173,6 +225,32 @@ QK_FN void qk_put8_u64(QK_GLOBAL qk_u64 *to, qk_u32 i, const qk_u64 *x)
         v.z = (qk_u32)x[2 * k + 1], v.w = (qk_u32)(x[2 * k + 1] >> 32);
         ((QK_GLOBAL qk_u32x4 *)to)[i / 2 + (qk_u32)k] = v;
     }
+}
+
+/* ---- Numbers of working precision f32, clipped to the dtype -----------------------------------
+ */
+
+QK_FN void qk_put_float(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, float y)
+{
+    if (kind == QK_FLOAT_F32)
+        ((QK_GLOBAL qk_u32 *)to)[i] = QK_U32(y);
+    else
+        ((QK_GLOBAL qk_u16 *)to)[i] =
+            (qk_u16)(kind == QK_FLOAT_F16 ? qk_clip_f16(y) : qk_clip_bf16(y));
+}
+
+QK_FN void qk_put8_floats(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, const float *y)
+{
+    qk_u32 wide[8];
+    qk_u16 narrow[8];
+    for (int k = 0; k < 8; k++) {
+        wide[k] = QK_U32(y[k]);
+        narrow[k] = (qk_u16)(kind == QK_FLOAT_F16 ? qk_clip_f16(y[k]) : qk_clip_bf16(y[k]));
+    }
+    if (kind == QK_FLOAT_F32)
+        qk_put8_u32((QK_GLOBAL qk_u32 *)to, i, wide);
+    else
+        qk_put8_u16((QK_GLOBAL qk_u16 *)to, i, narrow);
 }
 
 #endif

@@ -6,19 +6,29 @@
 
 #include "qk_affine_args.h"
 
+#ifdef QK_FP64
+#include "qk_affine_f64.h"
+#include "qk_sum.h"
+#endif
+
 /* ---- Working precision f32 ------------------------------------------------------------------- */
 
-#define IN(op)   op##_in_f32
-#define WORK     float
-#define WHOLE    0x1p23f
-#define FLOAT_AT qk_float_at
+#define IN(op)      op##_op_in_f32
+#define WORK        float
+#define WORK_MAX    QK_F32_MAX
+#define WHOLE       0x1p23f
+#define FLOAT_AT    qk_float_at
+#define PUT_FLOAT   qk_put_float
+#define PUT8_FLOATS qk_put8_floats
+#define SCALE_MOST  qk_scale_most
+#define SCALE_UP    qk_scale_up
 #include "qk_affine_work.inc.h"
 
-#define IN(op)   op##_in_f32
+#define IN(op)   op##_op_in_f32
 #define WORK     float
 #define WORK_MAX QK_F32_MAX
 
-#define NAME(op)    op##_f32
+#define NAME(op)    op##_op_f32
 #define RAW         qk_u32
 #define GET8        qk_get8_u32
 #define PUT8        qk_put8_u32
@@ -26,9 +36,10 @@
 #define CLIP        qk_clip_f32
 #define GRADIENT    qk_gradient_f32
 #define HALF_WAY(y) ((y) > QK_F32_MAX)
-#include "qk_affine.inc.h"
+#define ADD         qk_sum_add_plain
+#include "qk_affine_dtype.inc.h"
 
-#define NAME(op)    op##_f16
+#define NAME(op)    op##_op_f16
 #define RAW         qk_u16
 #define GET8        qk_get8_u16
 #define PUT8        qk_put8_u16
@@ -36,9 +47,10 @@
 #define CLIP        qk_clip_f16
 #define GRADIENT    qk_gradient_f16
 #define HALF_WAY(y) ((y) >= 65520.0f)
-#include "qk_affine.inc.h"
+#define ADD         qk_sum_add_plain
+#include "qk_affine_dtype.inc.h"
 
-#define NAME(op)    op##_bf16
+#define NAME(op)    op##_op_bf16
 #define RAW         qk_u16
 #define GET8        qk_get8_u16
 #define PUT8        qk_put8_u16
@@ -46,7 +58,8 @@
 #define CLIP        qk_clip_bf16
 #define GRADIENT    qk_gradient_bf16
 #define HALF_WAY(y) ((y) >= 0x1.ffp127f)
-#include "qk_affine.inc.h"
+#define ADD         qk_sum_add_plain
+#include "qk_affine_dtype.inc.h"
 
 #undef IN
 #undef WORK
@@ -56,42 +69,31 @@
 
 #ifdef QK_FP64
 
-#define QK_AFFINE_F64_MAX 0x1.fffffffffffffp1023
-
-QK_FN double qk_wide_at(const QK_GLOBAL qk_u8 *from, qk_u32 kind, qk_u32 i)
-{
-    return kind == QK_FLOAT_F64 ? qk_at_f64(from, i) : (double)qk_float_at(from, kind, i);
-}
-
-QK_FN qk_u64 qk_clip_f64(double x)
-{
-    return QK_U64(x);
-}
-
-QK_FN qk_u64 qk_gradient_f64(double x)
-{
-    return x != x ? (qk_u64)0x7ff80000u << 32 : QK_U64(x);
-}
-
-#define IN(op)   op##_in_f64
-#define WORK     double
-#define WHOLE    0x1p52
-#define FLOAT_AT qk_wide_at
+#define IN(op)      op##_op_in_f64
+#define WORK        double
+#define WORK_MAX    QK_WIDE_MAX
+#define WHOLE       0x1p52
+#define FLOAT_AT    qk_wide_at
+#define PUT_FLOAT   qk_put_wide
+#define PUT8_FLOATS qk_put8_wide
+#define SCALE_MOST  qk_wide_scale_most
+#define SCALE_UP    qk_wide_scale_up
 #include "qk_affine_work.inc.h"
 
-#define IN(op)   op##_in_f64
+#define IN(op)   op##_op_in_f64
 #define WORK     double
-#define WORK_MAX QK_AFFINE_F64_MAX
+#define WORK_MAX QK_WIDE_MAX
 
-#define NAME(op)    op##_f64
+#define NAME(op)    op##_op_f64
 #define RAW         qk_u64
 #define GET8        qk_get8_u64
 #define PUT8        qk_put8_u64
 #define OF_RAW      QK_F64
 #define CLIP        qk_clip_f64
 #define GRADIENT    qk_gradient_f64
-#define HALF_WAY(y) ((y) > QK_AFFINE_F64_MAX)
-#include "qk_affine.inc.h"
+#define HALF_WAY(y) ((y) > QK_WIDE_MAX)
+#define ADD         qk_sum_add
+#include "qk_affine_dtype.inc.h"
 
 #undef IN
 #undef WORK

@@ -42,12 +42,29 @@
     QK_AFFINE_KERNELS(X, f32)                                                                      \
     QK_AFFINE_KERNELS(X, f16)                                                                      \
     QK_AFFINE_KERNELS(X, bf16)                                                                     \
-    QK_AFFINE_KERNELS(Y, f64)
+    QK_AFFINE_KERNELS(Y, f64)                                                                      \
+    QK_LEARN_KERNELS(Y, f32)                                                                       \
+    QK_LEARN_KERNELS(Y, f16)                                                                       \
+    QK_LEARN_KERNELS(Y, bf16)                                                                      \
+    QK_LEARN_KERNELS(Y, f64)                                                                       \
+    QK_AFFINE_WORK_KERNELS(X, f32)                                                                 \
+    QK_AFFINE_WORK_KERNELS(Y, f64)
 
 #define QK_AFFINE_KERNELS(X, dtype)                                                                \
-    X(qk_fake_##dtype)                                                                             \
-    X(qk_fake_backward_##dtype)                                                                    \
-    X(qk_quantize_backward_##dtype)                                                                \
-    X(qk_dequantize_backward_##dtype)
+    X(qk_fake_op_##dtype)                                                                          \
+    X(qk_fake_backward_op_##dtype)                                                                 \
+    X(qk_quantize_backward_op_##dtype)                                                             \
+    X(qk_dequantize_backward_op_##dtype)                                                           \
+    X(qk_encode_op_##dtype)                                                                        \
+    X(qk_range_sets_op_##dtype)                                                                    \
+    X(qk_range_lanes_op_##dtype)
+
+#define QK_LEARN_KERNELS(X, dtype)                                                                 \
+    X(qk_learn_sets_op_##dtype)                                                                    \
+    X(qk_learn_lanes_op_##dtype)
+
+#define QK_AFFINE_WORK_KERNELS(X, dtype)                                                           \
+    X(qk_decode_op_in_##dtype)                                                                     \
+    X(qk_params_op_in_##dtype)
 
 #endif

@@ -2,7 +2,7 @@
  * dequantize.c - dequantize_G: numbers of codes.
  */
 #include "families.h"
-#include "quant.h"
+#include "quant_device.h"
 
 #include "../base/dtype.h"
 
@@ -128,7 +128,26 @@ static const struct qp_op_kernel kernels[] = {
     QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_BIT(QPLAN_STORAGE_F32), qp_quant_validate, run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64),
                     qp_quant_validate, run),
+    QP_QUANT_DEVICE(QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64), qp_quant_validate,
+                    qp_quant_launch_decode),
 };
+
+#define EXAMPLE(FIELDS, X, P)                                                                      \
+    FIELDS "; input " X " byte; scale " P " scale; zero_point " P " zero",                         \
+        FIELDS " output_dtype=f16; input:U8 " X " byte; scale " P " scale; zero_point:U8 " P       \
+               " zero",
+
+/* Of rows that begin a byte each. */
+#define PACKED(FIELDS, X, P)                                                                       \
+    FIELDS " input_dtype=int4; input:U8 " X " byte; scale " P " scale; zero_point " P " zero",
+#define PACKED_per_tensor  PACKED("row_len=9", "7,5", "1")
+#define PACKED_per_channel PACKED("axis=1 row_len=9", "3,7,5", "7")
+#define PACKED_per_group                                                                           \
+    PACKED("group_size=5 ragged=true row_len=17", "3,9", "3,4")                                    \
+    PACKED("group_size=32", "35,64", "35,4")
+#define PACKED_per_token PACKED("row_len=7", "13,3,4", "13,3")
+#define PACKED_per_block                                                                           \
+    PACKED("block_rows=3 block_cols=5 ragged=true row_len=11", "2,7,6", "2,3,3")
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {                                       \
@@ -155,6 +174,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_ZERO_POINT(P),                                                                 \
         {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = QP_FP, .shape = "[X]"},            \
     };                                                                                             \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, PACKED_##G)                                                      \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "dequantize_" #G,                                                         \
                  .category = "quantize",                                                           \
@@ -166,6 +186,7 @@ static const struct qp_op_kernel kernels[] = {
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
+        QP_OP_LIST(examples, examples_##G),                                                        \
         .state_bytes = sizeof(struct dequantize),                                                  \
         .check = check,                                                                            \
     };

@@ -41,7 +41,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_SCALE(QP_FP, P),                                                               \
         QP_ARGUMENT_RESULT("dinput"),                                                              \
     };                                                                                             \
-    QP_QUANT_EXAMPLES(G, EXAMPLE)                                                                  \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "dequantize_" #G "_backward",                                             \
                  .category = "quantize",                                                           \

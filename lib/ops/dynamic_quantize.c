@@ -6,7 +6,7 @@
  * written, and quantize_G runs with what was stored.
  */
 #include "families.h"
-#include "quant.h"
+#include "quant_device.h"
 
 #include "../base/check.h"
 #include "../base/dtype.h"
@@ -170,15 +170,15 @@ static void params_unit(void *ctx, unsigned worker, uint64_t u)
         continue;
 }
 
-static enum qplan_status fail_scale(const struct job *job, struct qplan_error *err)
+static enum qplan_status fail_scale(const struct qplan_op *op, uint64_t set,
+                                    struct qplan_error *err)
 {
-    const enum qplan_dtype dtype = job->quant->rule.scale_dtype;
-    (void)qp_op_fail_value(job->call->op, "scale", job->bad_set, err,
+    const enum qplan_dtype dtype = ((const struct qp_quant *)op->state)->rule.scale_dtype;
+    (void)qp_op_fail_value(op, "scale", set, err,
                            "too large for %s: expected a finite scale, found a range that has none",
                            qplan_dtype_name(dtype));
-    if (dtype != job->call->op->work)
-        qp_hint(err, "scale_dtype=%s has room for larger ones",
-                qplan_dtype_name(job->call->op->work));
+    if (dtype != op->work)
+        qp_hint(err, "scale_dtype=%s has room for larger ones", qplan_dtype_name(op->work));
     return QPLAN_ERR_VALUE;
 }
 
@@ -198,7 +198,7 @@ static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *e
         return qp_quant_validate_finite(call, "input", err);
     qp_op_units(op, qp_op_chunks(job.n_sets), params_unit, &job);
     call->counts.nonfinite = job.nonfinite;
-    return job.bad_set == UINT64_MAX ? QPLAN_OK : fail_scale(&job, err);
+    return job.bad_set == UINT64_MAX ? QPLAN_OK : fail_scale(op, job.bad_set, err);
 }
 
 /* ---- The work ---------------------------------------------------------------------------------
@@ -227,6 +227,16 @@ static void run(struct qp_op_call *call)
     qp_quant_run_codes(call, &rule);
 }
 
+/* On a device the values are looked at while it computes; nothing has been written yet. */
+static enum qplan_status finish_on_device(struct qp_op_run *run, struct qplan_error *err)
+{
+    const struct qplan_op *op = run->call->op;
+    const uint32_t bad_set = run->status[QK_OP_FIRST_BAD];
+    if (run->call->counts.nonfinite > 0 && qp_op_is(op, "nonfinite", "error"))
+        return qp_quant_validate_finite(run->call, "input", err);
+    return bad_set == QK_OP_NONE ? QPLAN_OK : fail_scale(op, bad_set, err);
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------
  */
 
@@ -240,7 +250,18 @@ static void run(struct qp_op_call *call)
 static const struct qp_op_kernel kernels[] = {
     KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS & ~QP_BIT(QPLAN_STORAGE_F64)),
     KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS),
+    {.isa = QPLAN_ISA_SCALAR,
+     .keys = QP_FP_BITS,
+     .class = QP_OP_ELEMENTWISE,
+     .workspace = qp_quant_workspace,
+     .scratch = qp_quant_range_bytes,
+     .launch = qp_quant_launch_dynamic,
+     .finish = finish_on_device},
 };
+
+#define EXAMPLE(FIELDS, X, P)                                                                      \
+    FIELDS " nonfinite=saturate; input " X " finite",                                              \
+        FIELDS " output_dtype=uint4 scheme=asymmetric scale_dtype=bf16; input " X " finite",
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {                                       \
@@ -269,6 +290,7 @@ static const struct qp_op_kernel kernels[] = {
         {.name = "scale", .direction = QPLAN_OP_OUT, .dtypes = QP_FP, .shape = (P)},               \
         {.name = "zero_point", .direction = QPLAN_OP_OUT, .dtypes = "I32", .shape = (P)},          \
     };                                                                                             \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "dynamic_quantize_" #G,                                                   \
                  .category = "quantize",                                                           \
@@ -289,6 +311,7 @@ static const struct qp_op_kernel kernels[] = {
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
+        QP_OP_LIST(examples, examples_##G),                                                        \
         .state_bytes = sizeof(struct qp_quant),                                                    \
         .check = check,                                                                            \
     };

@@ -42,7 +42,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_FLOAT_ZERO_POINT(P),                                                           \
         QP_ARGUMENT_RESULT("output"),                                                              \
     };                                                                                             \
-    QP_QUANT_EXAMPLES(G, EXAMPLE)                                                                  \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "fake_quantize_learnable_" #G,                                            \
                  .category = "quantize",                                                           \

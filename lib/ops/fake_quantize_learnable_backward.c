@@ -8,7 +8,7 @@
  * a whole tensor has one worker: its additions wait for each other in any case.
  */
 #include "families.h"
-#include "quant.h"
+#include "quant_device.h"
 
 #include "../base/check.h"
 #include "../split.h"
@@ -203,7 +203,18 @@ static void run(struct qp_op_call *call)
         .backend = QPLAN_BACKEND_CPU, .isa = (ISA), .keys = QP_FP_BITS, .class = QP_OP_SUM,        \
         .workspace = workspace, .validate = qp_quant_validate, .run = run                          \
     }
-static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2), KERNEL(QPLAN_ISA_SCALAR)};
+static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2),
+                                              KERNEL(QPLAN_ISA_SCALAR),
+                                              {.isa = QPLAN_ISA_SCALAR,
+                                               .keys = QP_FP_BITS,
+                                               .class = QP_OP_SUM,
+                                               .workspace = qp_quant_workspace,
+                                               .validate = qp_quant_validate,
+                                               .launch = qp_quant_launch_learn}};
+
+#define EXAMPLE(FIELDS, X, P)                                                                      \
+    FIELDS " q_min=-9 q_max=7 grad_factor=0.75; dout " X " finite; input " X " any; scale " P      \
+           " scale; zero_point " P " zero",
 
 #define ARGUMENT_SUM(NAME, P)                                                                      \
     {                                                                                              \
@@ -223,6 +234,7 @@ static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2), KERNEL(QPL
             QP_ARGUMENT_RESULT("dinput"),   ARGUMENT_SUM("dscale", P),                             \
             ARGUMENT_SUM("dzero_point", P),                                                        \
     };                                                                                             \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "fake_quantize_learnable_" #G "_backward",                                \
                  .category = "quantize",                                                           \
@@ -241,6 +253,7 @@ static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2), KERNEL(QPL
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
+        QP_OP_LIST(examples, examples_##G),                                                        \
         .state_bytes = sizeof(struct qp_quant),                                                    \
         .check = check,                                                                            \
     };

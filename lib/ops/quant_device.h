@@ -30,9 +30,12 @@
     E("block_rows=3 block_cols=5 ragged=true", "2,7,11", "2,3,3")                                  \
     E("block_rows=8 block_cols=16", "2,32,128", "2,4,8")
 
-/* The list of a row: EXAMPLE(fields, data, parameters) gives the text with a comma behind it. */
-#define QP_QUANT_EXAMPLES(G, EXAMPLE)                                                              \
-    static const char *const examples_##G[] = {QP_EXAMPLES_##G(EXAMPLE)};
+/*
+ * The list of a row: EXAMPLE(fields, data, parameters) gives texts with a comma behind each; more
+ * of them may follow.
+ */
+#define QP_QUANT_EXAMPLES(G, EXAMPLE, ...)                                                         \
+    static const char *const examples_##G[] = {QP_EXAMPLES_##G(EXAMPLE) __VA_ARGS__};
 
 /* Float data of float data on a device; which of the elementwise kernels. */
 enum qp_quant_step {
@@ -43,5 +46,19 @@ enum qp_quant_step {
 };
 enum qplan_status qp_quant_launch_floats(struct qp_op_run *run, enum qp_quant_step step,
                                          const char *output, struct qplan_error *err);
+
+/* Codes of "input" with the parameters of the call; and numbers of codes. */
+enum qplan_status qp_quant_launch_codes(struct qp_op_run *run, struct qplan_error *err);
+enum qplan_status qp_quant_launch_decode(struct qp_op_run *run, struct qplan_error *err);
+
+/* fake_quantize_learnable_G_backward. */
+enum qplan_status qp_quant_launch_learn(struct qp_op_run *run, struct qplan_error *err);
+
+/*
+ * dynamic_quantize_G: ranges, which the scratch has room for, parameters, codes. The status then
+ * has the count of what is not finite and the first set whose scale is too large.
+ */
+uint64_t qp_quant_range_bytes(const struct qplan_op *op);
+enum qplan_status qp_quant_launch_dynamic(struct qp_op_run *run, struct qplan_error *err);
 
 #endif

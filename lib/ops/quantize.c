@@ -2,7 +2,7 @@
  * quantize.c - quantize_G: codes of data with scales and zero points that are given.
  */
 #include "families.h"
-#include "quant.h"
+#include "quant_device.h"
 
 static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 {
@@ -26,7 +26,13 @@ static const struct qp_op_kernel kernels[] = {
     QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS & ~QP_BIT(QPLAN_STORAGE_F64), qp_quant_validate_all,
                     run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_validate_all, run),
+    QP_QUANT_DEVICE(QP_FP_BITS, qp_quant_validate_all, qp_quant_launch_codes),
 };
+
+#define EXAMPLE(FIELDS, X, P)                                                                      \
+    FIELDS " nonfinite=saturate; input " X " any; scale " P " scale; zero_point " P " zero",       \
+        FIELDS " output_dtype=uint4 q_max=14 nonfinite=saturate; input " X " any; scale " P        \
+               " scale; zero_point:I8 " P " zero",
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {                                       \
@@ -41,6 +47,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_ZERO_POINT(P),                                                                 \
         {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = "I8|U8", .shape = "[X]"},          \
     };                                                                                             \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "quantize_" #G,                                                           \
                  .category = "quantize",                                                           \
@@ -53,6 +60,7 @@ static const struct qp_op_kernel kernels[] = {
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
+        QP_OP_LIST(examples, examples_##G),                                                        \
         .state_bytes = sizeof(struct qp_quant),                                                    \
         .check = check,                                                                            \
     };

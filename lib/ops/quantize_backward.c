@@ -39,7 +39,7 @@ static const struct qp_op_kernel kernels[] = {
         QP_ARGUMENT_DATA("dout"),  QP_ARGUMENT_DATA("input"),    QP_ARGUMENT_SCALE(QP_FP, P),      \
         QP_ARGUMENT_ZERO_POINT(P), QP_ARGUMENT_RESULT("dinput"),                                   \
     };                                                                                             \
-    QP_QUANT_EXAMPLES(G, EXAMPLE)                                                                  \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "quantize_" #G "_backward",                                               \
                  .category = "quantize",                                                           \

@@ -1,0 +1,117 @@
+/*
+ * qk_affine_f64.h - numbers of working precision f64 in every float dtype: read, stored clipped to
+ * the dtype, stored as gradients. 16-bit floats are made by integers.
+ */
+#ifndef QK_AFFINE_F64_H
+#define QK_AFFINE_F64_H
+
+#include "qk_affine_args.h"
+
+#define QK_WIDE_MAX 0x1.fffffffffffffp1023
+
+QK_FN double qk_wide_at(const QK_GLOBAL qk_u8 *from, qk_u32 kind, qk_u32 i)
+{
+    return kind == QK_FLOAT_F64 ? qk_at_f64(from, i) : (double)qk_float_at(from, kind, i);
+}
+
+/* value >> shift, half to even; values have 53 bits. */
+QK_FN qk_u64 qk_shift_even(qk_u64 value, qk_u32 shift)
+{
+    if (shift > 63)
+        return 0;
+    qk_u64 kept = value >> shift, rest = value - (kept << shift), middle = (qk_u64)1 << (shift - 1);
+    return kept + (rest > middle || (rest == middle && (kept & 1u)));
+}
+
+/* The bits of a number that is no NaN in a dtype of 16 bits; too large a number is infinite. */
+QK_FN qk_u32 qk_narrow(double x, qk_u32 exp_bits, qk_u32 man_bits)
+{
+    qk_u64 bits = QK_U64(x), magnitude = bits << 1 >> 1, hidden = (qk_u64)1 << 52;
+    qk_u32 infinity = ((1u << exp_bits) - 1) << man_bits, field = (qk_u32)(magnitude >> 52);
+    qk_u32 least = 1025u - (1u << (exp_bits - 1)); /* field of the smallest normal number */
+    qk_u64 significand = (magnitude & (hidden - 1)) | (field ? hidden : 0);
+    qk_u32 shift = 52 - man_bits;
+    if (field < least) { /* subnormal in the target: fewer bits remain */
+        shift += least - field;
+        field = least;
+    }
+    /* The hidden bit, or a carry out of the rounding, adds itself to the exponent field. */
+    qk_u64 narrow = qk_shift_even(significand, shift) + ((qk_u64)(field - least) << man_bits);
+    return (narrow < infinity ? (qk_u32)narrow : infinity) | (qk_u32)(bits >> 48 & 0x8000u);
+}
+
+QK_FN qk_u32 qk_narrow_kind(double x, qk_u32 kind)
+{
+    return kind == QK_FLOAT_F16 ? qk_narrow(x, 5, 10) : qk_narrow(x, 8, 7);
+}
+
+/* What is infinite in the dtype becomes its largest value. */
+QK_FN void qk_put_wide(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, double y)
+{
+    if (kind == QK_FLOAT_F64) {
+        ((QK_GLOBAL qk_u64 *)to)[i] = QK_U64(y);
+    } else if (kind == QK_FLOAT_F32) {
+        float narrow = (float)y;
+        narrow = narrow < -QK_F32_MAX ? -QK_F32_MAX : narrow;
+        ((QK_GLOBAL qk_u32 *)to)[i] = QK_U32(narrow > QK_F32_MAX ? QK_F32_MAX : narrow);
+    } else {
+        qk_u32 bits = qk_narrow_kind(y, kind), infinity = kind == QK_FLOAT_F16 ? 0x7c00u : 0x7f80u;
+        ((QK_GLOBAL qk_u16 *)to)[i] = (qk_u16)(bits - ((bits & 0x7fffu) == infinity));
+    }
+}
+
+QK_FN void qk_put8_wide(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, const double *y)
+{
+    for (int k = 0; k < 8; k++)
+        qk_put_wide(to, kind, i + (qk_u32)k, y[k]);
+}
+
+/* NaN is the one with sign and payload 0. Returns whether a finite number became infinite. */
+QK_FN qk_u32 qk_put_gradient(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, double y)
+{
+    qk_u32 finite = y >= -QK_WIDE_MAX && y <= QK_WIDE_MAX;
+    if (kind == QK_FLOAT_F64) {
+        ((QK_GLOBAL qk_u64 *)to)[i] = y != y ? (qk_u64)0x7ff80000u << 32 : QK_U64(y);
+        return 0;
+    }
+    if (kind == QK_FLOAT_F32) {
+        float narrow = (float)y;
+        ((QK_GLOBAL qk_u32 *)to)[i] = qk_gradient_f32(narrow);
+        return finite && (narrow > QK_F32_MAX || narrow < -QK_F32_MAX);
+    }
+    qk_u32 infinity = kind == QK_FLOAT_F16 ? 0x7c00u : 0x7f80u;
+    qk_u32 bits = kind == QK_FLOAT_F16 ? 0x7e00u : 0x7fc0u;
+    if (y == y)
+        bits = finite ? qk_narrow_kind(y, kind) : infinity | (y < 0 ? 0x8000u : 0u);
+    ((QK_GLOBAL qk_u16 *)to)[i] = (qk_u16)bits;
+    return finite && (bits & 0x7fffu) == infinity;
+}
+
+QK_FN qk_u64 qk_clip_f64(double x)
+{
+    return QK_U64(x);
+}
+
+QK_FN qk_u64 qk_gradient_f64(double x)
+{
+    return x != x ? (qk_u64)0x7ff80000u << 32 : QK_U64(x);
+}
+
+/* ---- Scales -----------------------------------------------------------------------------------
+ */
+
+QK_FN double qk_wide_scale_most(qk_u32 kind)
+{
+    return kind == QK_FLOAT_F64 ? QK_WIDE_MAX : (double)qk_scale_most(kind);
+}
+
+/* The least value of the kind, and normal in it, that is >= scale, which is in its range. */
+QK_FN double qk_wide_scale_up(double scale, qk_u32 kind)
+{
+    if (kind == QK_FLOAT_F64)
+        return scale < 0x1p-1022 ? 0x1p-1022 : scale;
+    float near = (float)scale;
+    return (double)qk_scale_up((double)near < scale ? QK_F32(QK_U32(near) + 1) : near, kind);
+}
+
+#endif
