@@ -229,6 +229,7 @@ static bool try_place(struct qplan_device *device, const struct qp_backend *back
         return true;
     backend->close(device->gpu);
     device->gpu = NULL;
+    device->n_proven = 0;
     return false;
 }
 

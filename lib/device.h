@@ -9,15 +9,23 @@
 
 #include <stdatomic.h>
 
+/* A kernel of an operator, and the keys with which the device has proven it. */
+struct qp_device_proven {
+    const void *row, *kernel;
+    uint32_t keys;
+};
+
 struct qplan_device {
     enum qplan_backend backend; /* ANY = auto */
     size_t place;               /* of the backend's list, SIZE_MAX = the first */
     uint64_t memory_bytes;      /* most that may be used of the device's memory */
     struct qp_gpu *gpu;         /* once open */
     bool used;
-    atomic_uint_fast64_t n_tiles; /* done, by which some are picked for a second look */
-    uint32_t group_size;          /* of every launch of an operator, 0 = as suits it */
-    bool proving;                 /* an operator proves itself on it */
+    atomic_uint_fast64_t n_tiles;        /* done, by which some are picked for a second look */
+    uint32_t group_size;                 /* of every launch of an operator, 0 = as suits it */
+    bool proving;                        /* an operator proves itself on it */
+    struct qp_device_proven proven[128]; /* room for all operators; else they prove again */
+    size_t n_proven;
 };
 
 /* What a job wants of a device. */

@@ -36,7 +36,7 @@ static inline uint32_t qp_op_at(const struct qp_op_run *run, const char *argumen
 
 /*
  * Runs the examples of a row that its kernel takes with a key, on the device and by the scalar
- * kernels. DEVICE if a bit of a result differs.
+ * kernels, unless the device has done that before. DEVICE if a bit of a result differs.
  */
 enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_row *row,
                               const struct qp_op_kernel *kernel, enum qplan_storage key,

@@ -430,11 +430,30 @@ static enum qplan_status prove_row(struct proof *proof, struct problem *p, struc
     return proof->n_shown > 0 ? QPLAN_OK : fail_example(row, "none for a kernel", err);
 }
 
+/* Where it is kept what the device has proven of a kernel; NULL: there is no room. */
+static struct qp_device_proven *find_proven(const struct proof *proof)
+{
+    struct qplan_device *device = proof->device;
+    size_t i = 0;
+    while (i < device->n_proven && (device->proven[i].row != (const void *)proof->row ||
+                                    device->proven[i].kernel != (const void *)proof->kernel))
+        i++;
+    if (i == QP_COUNT(device->proven))
+        return NULL;
+    if (i == device->n_proven)
+        device->proven[device->n_proven++] =
+            (struct qp_device_proven){proof->row, proof->kernel, 0};
+    return &device->proven[i];
+}
+
 enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_row *row,
                               const struct qp_op_kernel *kernel, enum qplan_storage key,
                               struct qplan_error *err)
 {
     struct proof proof = {.device = device, .row = row, .kernel = kernel, .key = key};
+    struct qp_device_proven *proven = find_proven(&proof);
+    if (proven && (proven->keys & QP_BIT(key)))
+        return QPLAN_OK;
     struct problem *p = qp_alloc(1, sizeof *p);
     if (!p)
         return qp_fail_memory(err, "device", sizeof *p);
@@ -442,6 +461,8 @@ enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_ro
     enum qplan_status status = prove_row(&proof, p, err);
     device->proving = false;
     qp_free(p);
+    if (status == QPLAN_OK && proven)
+        proven->keys |= QP_BIT(key);
     return status;
 }
 

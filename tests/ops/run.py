@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Runs every case of testdata/ops through `qplan op run` and compares the outputs.
 
-    run.py --qplan PROGRAM --data FOLDER [-v]
+    run.py --qplan PROGRAM --data FOLDER [--device NAME [--every N]] [-v]
 
 A case is a safetensors file: inputs by name, results as expect.NAME, and metadata: op, desc (the
 fields as JSON), compare (bit, ulp:N or rel:X; compare.NAME for one output) or exit (the run must be
 refused with that code, a message, and no output). Each case runs on one thread and on three, and at
 every instruction set level of the machine; the files must be the same.
+
+--device: every case, or every N-th, whose operator has a kernel for devices runs on the CPU and on
+that device instead; exit 77 where there is none.
 """
 
 import argparse
@@ -81,9 +84,9 @@ def differs(rule, got, want):
 
 
 class Runner:
-    def __init__(self, qplan, folder):
-        self.qplan, self.folder = qplan, folder
-        self.levels = [level for level in ("scalar", "avx2", "avx512") if self.has(level)]
+    def __init__(self, qplan, folder, device):
+        self.qplan, self.folder, self.device = qplan, folder, device
+        self.levels = ["scalar"] if device else [level for level in ("scalar", "avx2", "avx512") if self.has(level)]
 
     def has(self, level):
         return subprocess.run([self.qplan, "op", "list"], env=self.env(level),
@@ -93,15 +96,20 @@ class Runner:
     def env(level):
         return {**os.environ, "QPLAN_CPU": level}
 
-    def run(self, case, op, desc, level, threads):
-        out = pathlib.Path(self.folder) / f"{case.stem}-{level}-{threads}.out"
+    def run(self, case, op, desc, level, threads, device="cpu"):
+        out = pathlib.Path(self.folder) / f"{case.stem}-{level}-{threads}-{device}.out"
         fields = [word for key, value in desc.items() for word in
                   ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
-        done = subprocess.run([self.qplan, "op", "run", op, *fields, "--threads", str(threads), "-o",
-                               out, case], env=self.env(level), capture_output=True, text=True)
+        done = subprocess.run([self.qplan, "op", "run", op, *fields, "--threads", str(threads),
+                               "--device", device, "-o", out, case], env=self.env(level),
+                              capture_output=True, text=True)
         return done, out
 
     def runs(self, case, op, desc):
+        if self.device:
+            yield ("the CPU", *self.run(case, op, desc, "scalar", 1))
+            yield (self.device, *self.run(case, op, desc, "scalar", 1, self.device))
+            return
         for level in self.levels:
             for threads in (1, 3):
                 yield (f"{level}, {threads} threads", *self.run(case, op, desc, level, threads))
@@ -123,6 +131,8 @@ class Runner:
             got = out.read_bytes()
             if first is not None and got != first:
                 return f"{what}: another file than at {self.levels[0]} with one thread"
+            if what == self.device and ": cpu " in done.stderr:
+                return f"{what}: ran on the CPU"
             first = got
             if why := self.compare(out, expected, metadata):
                 return f"{what}: {why}"
@@ -140,21 +150,37 @@ class Runner:
         return ""
 
 
+def usable(qplan, device):
+    listed = subprocess.run([qplan, "devices", "--json"], capture_output=True, check=True)
+    return any(entry["usable"] and entry["backend"] == device.split(":")[0]
+               for entry in json.loads(listed.stdout)["devices"])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--qplan", required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--device")
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("-v", action="store_true", help="name every case")
     args = parser.parse_args()
     listing = subprocess.run([args.qplan, "op", "list", "--json"], capture_output=True, check=True)
-    offered = {op["name"] for op in json.loads(listing.stdout)["operators"]}
+    listed = json.loads(listing.stdout)["operators"]
+    offered = {op["name"] for op in listed}
+    on_devices = {op["name"] for op in listed
+                  if any(kernel["sku"].endswith("/any/device") for kernel in op["kernels"])}
     cases = sorted(args.data.glob("*.safetensors"))
     ops = {case: read(case)[1]["op"] for case in cases}
     failures = [f"{case.name}: {op} is not offered" for case, op in ops.items()
                 if op not in offered]
     ready = [case for case in cases if ops[case] in offered]
+    if args.device:
+        if not usable(args.qplan, args.device):
+            print(f"skipped: no usable device {args.device}")
+            return 77
+        ready = [case for case in ready if ops[case] in on_devices][::args.every]
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(args.qplan, folder)
+        runner = Runner(args.qplan, folder, args.device)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for case, why in zip(ready, pool.map(runner.check, ready)):
                 if args.v:
@@ -162,8 +188,8 @@ def main():
                 if why:
                     failures.append(f"{case.name}: {why}")
     print("\n".join(failures))
-    print(f"ops: {len(ready)} of {len(cases)} cases at {', '.join(runner.levels)}, "
-          f"{len(failures)} failures")
+    print(f"ops: {len(ready)} of {len(cases)} cases at {', '.join(runner.levels)}"
+          f"{' and on ' + args.device if args.device else ''}, {len(failures)} failures")
     return 1 if failures else 0
 
 

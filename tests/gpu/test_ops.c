@@ -1,0 +1,36 @@
+/*
+ * test_ops.c - operators on the first usable OpenCL device, which is opened once: every case of
+ * testdata/ops with groups of 1, 32 and 256 threads and of the sizes in use. 77 without a device.
+ */
+#include "op_device.h"
+
+static const uint32_t group_sizes[] = {0, 1, 32, 256};
+
+static void test_every_case(void **state)
+{
+    for (size_t i = 0; i < COUNT(group_sizes); i++)
+        check_device(*state, group_sizes[i]);
+}
+
+int main(void)
+{
+    struct qp_device_info infos[4];
+    char reason[QP_REASON], name[32];
+    struct qplan_error err;
+    const size_t n = qp_backend_opencl.probe(infos, 4, reason);
+    size_t i = 0;
+    while (i < n && i < 4 && infos[i].reason[0])
+        i++;
+    if (i == n || i == 4) {
+        printf("skipped: no usable OpenCL device: %s\n", n ? infos[0].reason : reason);
+        return 77;
+    }
+    struct qplan_device *device;
+    (void)snprintf(name, sizeof name, "opencl:%zu", i);
+    if (qplan_device_open(&device, name, 0, &err) != QPLAN_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(test_every_case, device)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    qplan_device_close(device);
+    return failed;
+}
