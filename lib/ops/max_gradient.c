@@ -30,7 +30,9 @@ struct buffers {
     struct term *terms; /* by row, then by bag */
     int64_t *where;     /* of one bag */
     double *hi, *lo;    /* sums of one row */
+    bool *used;         /* the columns of one row that have terms */
     void *elems;        /* a gathered piece of a row */
+    char *made;         /* the same piece as it will be */
 };
 
 struct job {
@@ -74,7 +76,9 @@ static struct buffers carve(const struct qplan_op *op, struct qp_carve *carve)
     b.where = qp_take(carve, cols * sizeof *b.where);
     b.hi = qp_take(carve, cols * sizeof *b.hi);
     b.lo = qp_take(carve, cols * sizeof *b.lo);
+    b.used = qp_take(carve, cols * sizeof *b.used);
     b.elems = qp_take(carve, cols * sizeof(double));
+    b.made = qp_take(carve, cols * sizeof(double));
     return b;
 }
 
@@ -161,6 +165,18 @@ static void add_terms(const struct strip *strip, uint64_t row)
             sum.hi += term->x;
         b->hi[term->col] = sum.hi;
         b->lo[term->col] = sum.lo;
+        b->used[term->col] = true;
+    }
+}
+
+/* Elements without terms stay as they are, to the bit: how wide a unit is must not show. */
+static void keep_unused(const struct strip *strip, const char *old)
+{
+    const struct buffers *b = &strip->buffers;
+    const size_t size = strip->job->dweight->elem_bytes;
+    for (size_t i = 0; i < strip->n; i++) {
+        if (!b->used[i])
+            memcpy(b->made + i * size, old + i * size, size);
     }
 }
 
@@ -172,12 +188,15 @@ static void sum_row(const struct strip *strip, uint64_t row)
     double *lo = job->sums->keeps_errors ? b->lo : NULL;
     memset(b->hi, 0, strip->n * sizeof *b->hi);
     memset(b->lo, 0, strip->n * sizeof *b->lo);
+    memset(b->used, 0, strip->n * sizeof *b->used);
     add_terms(strip, row);
-    if (job->accumulate)
-        job->sums->add(strip->n, qp_view_get(job->dweight, at, strip->n, b->elems), b->hi, lo);
-    void *room = qp_view_room(job->dweight, at, strip->n, b->elems);
-    const uint64_t overflow = job->sums->finish(strip->n, b->hi, lo, room);
-    qp_view_put(job->dweight, at, strip->n, room);
+    const void *old = job->accumulate ? qp_view_get(job->dweight, at, strip->n, b->elems) : NULL;
+    if (old)
+        job->sums->add(strip->n, old, b->hi, lo);
+    const uint64_t overflow = job->sums->finish(strip->n, b->hi, lo, b->made);
+    if (old)
+        keep_unused(strip, old);
+    qp_view_put(job->dweight, at, strip->n, b->made);
     if (overflow)
         (void)atomic_fetch_add(&job->overflow, overflow);
 }

@@ -251,6 +251,12 @@ def bag_cases(cases):
     Bags("F32", "I32", 0, 2, [], [0], mode="mean").add(cases, "no-rows", [], table(rng, 1, 2))
     Bags("F64", "I64", 2, 3, [], shape=[4, 0], mode="max").add(cases, "empty-rows",
                                                                table(rng, 2, 3), table(rng, 4, 3))
+    # Rows with terms in a few of many columns: the others keep the bits of their zeros and NaN.
+    spread = [[Fraction(col == 20 * row) for col in range(50)] for row in range(3)]
+    old = [[(-0.0, NAN, Fraction(3, 8))[col % 3] for col in range(50)] for _ in range(3)]
+    for dtype in ("F32", "F64"):
+        Bags(dtype, "I32", 3, 50, [2, 1, 0], [0, 2], mode="max").add(
+            cases, f"{dtype.lower()}-max-spread", spread, table(rng, 2, 50), old=old)
 
 
 def bag_refusals(cases):
