@@ -153,6 +153,8 @@ enum qplan_status qp_op_take_device(struct qplan_op *op,
     if (!wanted.kernel)
         return qp_fail(err, QPLAN_ERR_DEVICE, op->row->info.name,
                        "no kernel for devices takes this problem");
+    if (device->proving && !qp_op_device_has(device->gpu, wanted.kernel, op->work))
+        return QPLAN_OK; /* an example of another kernel than the one that is proven */
     lay_out(op, wanted.kernel);
     const struct qp_device_need need = {op->block.n_bytes, prove, &wanted};
     if (device->proving) /* an example: the device is there, and nobody asks whether it pays */

@@ -45,7 +45,7 @@ static double finite_value(uint32_t *state, int64_t limit)
 
 static double any_value(uint32_t *state, int64_t limit)
 {
-    static const double others[] = {INFINITY, -INFINITY, NAN, 0x1.fffffep127, -0x1p1000};
+    static const double others[] = {INFINITY, -INFINITY, NAN, -NAN, 0x1.fffffep127, -0x1p1000};
     const uint32_t random = next_random(state);
     return random % 16 == 0 ? others[random / 16 % QP_COUNT(others)] : finite_value(state, limit);
 }

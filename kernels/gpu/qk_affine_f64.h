@@ -7,37 +7,9 @@
 
 #include "qk_affine_args.h"
 
-#define QK_WIDE_MAX 0x1.fffffffffffffp1023
-
 QK_FN double qk_wide_at(const QK_GLOBAL qk_u8 *from, qk_u32 kind, qk_u32 i)
 {
     return kind == QK_FLOAT_F64 ? qk_at_f64(from, i) : (double)qk_float_at(from, kind, i);
-}
-
-/* value >> shift, half to even; values have 53 bits. */
-QK_FN qk_u64 qk_shift_even(qk_u64 value, qk_u32 shift)
-{
-    if (shift > 63)
-        return 0;
-    qk_u64 kept = value >> shift, rest = value - (kept << shift), middle = (qk_u64)1 << (shift - 1);
-    return kept + (rest > middle || (rest == middle && (kept & 1u)));
-}
-
-/* The bits of a number that is no NaN in a dtype of 16 bits; too large a number is infinite. */
-QK_FN qk_u32 qk_narrow(double x, qk_u32 exp_bits, qk_u32 man_bits)
-{
-    qk_u64 bits = QK_U64(x), magnitude = bits << 1 >> 1, hidden = (qk_u64)1 << 52;
-    qk_u32 infinity = ((1u << exp_bits) - 1) << man_bits, field = (qk_u32)(magnitude >> 52);
-    qk_u32 least = 1025u - (1u << (exp_bits - 1)); /* field of the smallest normal number */
-    qk_u64 significand = (magnitude & (hidden - 1)) | (field ? hidden : 0);
-    qk_u32 shift = 52 - man_bits;
-    if (field < least) { /* subnormal in the target: fewer bits remain */
-        shift += least - field;
-        field = least;
-    }
-    /* The hidden bit, or a carry out of the rounding, adds itself to the exponent field. */
-    qk_u64 narrow = qk_shift_even(significand, shift) + ((qk_u64)(field - least) << man_bits);
-    return (narrow < infinity ? (qk_u32)narrow : infinity) | (qk_u32)(bits >> 48 & 0x8000u);
 }
 
 QK_FN qk_u32 qk_narrow_kind(double x, qk_u32 kind)
@@ -90,11 +62,6 @@ QK_FN qk_u32 qk_put_gradient(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, double 
 QK_FN qk_u64 qk_clip_f64(double x)
 {
     return QK_U64(x);
-}
-
-QK_FN qk_u64 qk_gradient_f64(double x)
-{
-    return x != x ? (qk_u64)0x7ff80000u << 32 : QK_U64(x);
 }
 
 /* ---- Scales -----------------------------------------------------------------------------------

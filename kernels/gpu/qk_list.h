@@ -10,10 +10,10 @@
 #ifndef QK_LIST_H
 #define QK_LIST_H
 
-#define QK_PROGRAMS(P) P(tiles) P(affine)
+#define QK_PROGRAMS(P) P(tiles) P(affine) P(rows)
 
 /* All kernels, program by program. */
-#define QK_KERNELS(X, Y) QK_tiles_KERNELS(X, Y) QK_affine_KERNELS(X, Y)
+#define QK_KERNELS(X, Y) QK_tiles_KERNELS(X, Y) QK_affine_KERNELS(X, Y) QK_rows_KERNELS(X, Y)
 
 /* ---- tiles: what the checkpoint pipeline runs ------------------------------------------------ */
 
@@ -66,5 +66,25 @@
 #define QK_AFFINE_WORK_KERNELS(X, dtype)                                                           \
     X(qk_decode_op_in_##dtype)                                                                     \
     X(qk_params_op_in_##dtype)
+
+/* ---- rows: embeddings and bags --------------------------------------------------------------- */
+
+#define QK_rows_KERNELS(X, Y)                                                                      \
+    X(qk_gather_u16)                                                                               \
+    X(qk_gather_u32)                                                                               \
+    X(qk_gather_x4)                                                                                \
+    X(qk_bag_max_f32)                                                                              \
+    X(qk_bag_max_f16)                                                                              \
+    X(qk_bag_max_bf16)                                                                             \
+    X(qk_bag_max_f64)                                                                              \
+    QK_ROW_SUM_KERNELS(Y, f32)                                                                     \
+    QK_ROW_SUM_KERNELS(Y, f16)                                                                     \
+    QK_ROW_SUM_KERNELS(Y, bf16)                                                                    \
+    QK_ROW_SUM_KERNELS(Y, f64)
+
+#define QK_ROW_SUM_KERNELS(X, dtype)                                                               \
+    X(qk_bag_sum_##dtype)                                                                          \
+    X(qk_table_sum_##dtype)                                                                        \
+    X(qk_max_gradient_##dtype)
 
 #endif

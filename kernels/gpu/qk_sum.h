@@ -5,7 +5,7 @@
 #ifndef QK_SUM_H
 #define QK_SUM_H
 
-#include "qk_platform.h"
+#include "qk_stores.h"
 
 struct qk_sum {
     double hi, lo;
@@ -22,6 +22,17 @@ QK_FN void qk_sum_add(struct qk_sum *sum, double x)
 QK_FN void qk_sum_add_plain(struct qk_sum *sum, double x)
 {
     sum->hi += x;
+}
+
+/* With an infinity or NaN among the terms the errors mean nothing. */
+QK_FN double qk_sum_value(const struct qk_sum *sum)
+{
+    return qk_is_finite(sum->hi) ? sum->hi + sum->lo : sum->hi;
+}
+
+QK_FN double qk_sum_value_plain(const struct qk_sum *sum)
+{
+    return sum->hi;
 }
 
 #endif

@@ -2,7 +2,7 @@
  * embedding.c - embedding: rows of a table by index, copied bit for bit.
  */
 #include "families.h"
-#include "index.h"
+#include "rows_device.h"
 
 #include "../base/check.h"
 
@@ -87,6 +87,19 @@ static void run(struct qp_op_call *call)
     qp_op_units(call->op, qp_div_up(job.indices.view->n_elems, job.step), unit, &job);
 }
 
+/* The row of the padding is copied like any other. */
+static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    const struct qplan_op *op = run->call->op;
+    const struct qp_op_tensor *weight = qp_op_tensor(op, "weight");
+    const struct qp_rows_table table = {weight->shape[0], weight->shape[1], -1};
+    const struct qp_bags bags = {.n_indices = qp_op_tensor(op, "indices")->n_elems};
+    struct qk_rows_args a = qp_rows_args(run, &bags, &table);
+    a.source = qp_op_at(run, "weight");
+    a.target = qp_op_at(run, "output");
+    return qp_rows_launch_copy(run, &a, err);
+}
+
 /* ---- The row ----------------------------------------------------------------------------------
  */
 
@@ -97,6 +110,16 @@ static const struct qp_op_kernel kernels[] = {
      .class = QP_OP_COPY,
      .validate = validate,
      .run = run},
+    {QP_ROWS_DEVICE(QP_OP_COPY, NULL, validate, launch)},
+};
+
+/* Rows of whole units of 16, 4 and 2 bytes, for some dtypes at least. */
+static const char *const examples[] = {
+    "index_policy=skip; weight 9,8 any; indices 3,100 index 11",
+    "padding_idx=2; weight 5,600 any; indices:I64 13 index 5",
+    "index_policy=skip; weight 31,2 any; indices:I64 2,2,7 index 40",
+    "; weight 7,3 any; indices 1500 index 7",
+    "; weight 3,1 any; indices - index 3",
 };
 
 static const struct qplan_op_field_info fields[] = {QP_FIELD_PADDING_IDX, QP_FIELD_INDEX_POLICY};
@@ -117,6 +140,7 @@ static const struct qp_op_row row = {
              QP_OP_LIST(fields, fields),
              QP_OP_LIST(arguments, arguments)},
     QP_OP_LIST(kernels, kernels),
+    QP_OP_LIST(examples, examples),
     .check = check,
 };
 

@@ -24,7 +24,15 @@ static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 /* ---- The row ----------------------------------------------------------------------------------
  */
 
-static const struct qp_op_kernel kernels[] = {QP_TABLE_KERNELS(NULL)};
+static const struct qp_op_kernel kernels[] = {QP_TABLE_KERNELS(NULL), QP_TABLE_DEVICE(NULL)};
+
+/* Rows with no, one and many terms; rows of whole octets and not. */
+static const char *const examples[] = {
+    "num_embeddings=40 padding_idx=3; dout 300,13 finite; indices 300 index 40",
+    "num_embeddings=150 scale_grad_by_freq=true; dout 5,60,16 any; indices:I64 5,60 index 150",
+    ("num_embeddings=600 index_policy=skip accumulate=true; dout 500,8 any; indices 500 index 700; "
+     "dweight 600,8 any"),
+};
 
 static const struct qplan_op_field_info fields[] = {
     QP_FIELD_NUM_EMBEDDINGS,
@@ -52,6 +60,7 @@ static const struct qp_op_row row = {
              QP_OP_LIST(fields, fields),
              QP_OP_LIST(arguments, arguments)},
     QP_OP_LIST(kernels, kernels),
+    QP_OP_LIST(examples, examples),
     .state_bytes = sizeof(struct qp_table_gradient),
     .check = check,
 };

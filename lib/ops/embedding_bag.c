@@ -9,8 +9,8 @@
 #include "../../kernels/ops/max.h"
 #include "../base/check.h"
 #include "../job.h"
-#include "bags.h"
 #include "row_sums.h"
+#include "rows_device.h"
 
 #include <string.h>
 
@@ -231,6 +231,24 @@ static void run_max(struct qp_op_call *call)
     qp_op_units(call->op, state->bags.n_bags * job.across, max_unit, &job);
 }
 
+/* ---- On a device ------------------------------------------------------------------------------
+ */
+
+/* Bags are read as they are given: there, no lists are needed. */
+static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    const struct qplan_op *op = run->call->op;
+    const struct state *state = op->state;
+    const struct qp_rows_table table = {state->n_rows, state->row_len, state->padding};
+    struct qk_rows_args a = qp_rows_args(run, &state->bags, &table);
+    a.source = qp_op_at(run, "weight");
+    a.target = qp_op_at(run, "output");
+    a.max_indices = is_max(op) ? qp_op_at(run, "max_indices") : 0;
+    a.by_count = qp_op_is(op, "mode", "mean");
+    return qp_rows_launch(run, is_max(op) ? QP_ROWS_BAG_MAX : QP_ROWS_BAG_SUM, &a,
+                          state->bags.n_bags, err);
+}
+
 /* ---- The row ----------------------------------------------------------------------------------
  */
 
@@ -244,6 +262,20 @@ static const struct qp_op_kernel kernels[] = {
     KERNEL(QPLAN_ISA_AVX2, QP_OP_SUM, is_sum, run_sum),
     KERNEL(QPLAN_ISA_SCALAR, QP_OP_SUM, is_sum, run_sum),
     KERNEL(QPLAN_ISA_SCALAR, QP_OP_COPY, is_max, run_max),
+    {QP_ROWS_DEVICE(QP_OP_SUM, is_sum, validate, launch)},
+    {QP_ROWS_DEVICE(QP_OP_COPY, is_max, validate, launch)},
+};
+
+/* Bags by offsets, with and without their end, and by rows; rows of whole octets and not. */
+static const char *const examples[] = {
+    "padding_idx=2; weight 9,13 any; indices 90 index 9; offsets 21 offset 90",
+    ("mode=mean index_policy=skip include_last_offset=true; weight 6,40 finite; "
+     "indices:I64 300 index 7; offsets:I64 70 offset 200"),
+    "mode=mean; weight 30,3 any; indices 200,5 index 30",
+    "mode=max padding_idx=-1; weight 9,13 any; indices 90 index 9; offsets 21 offset 90",
+    ("mode=max index_policy=skip include_last_offset=true; weight 6,40 finite; "
+     "indices:I64 300 index 7; offsets:I64 70 offset 200"),
+    "mode=max; weight 30,3 any; indices 200,5 index 30",
 };
 
 static const struct qplan_op_field_info fields[] = {
@@ -278,6 +310,7 @@ static const struct qp_op_row row = {
              QP_OP_LIST(fields, fields),
              QP_OP_LIST(arguments, arguments)},
     QP_OP_LIST(kernels, kernels),
+    QP_OP_LIST(examples, examples),
     .state_bytes = sizeof(struct state),
     .check = check,
 };

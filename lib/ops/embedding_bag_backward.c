@@ -74,6 +74,21 @@ static const struct qp_op_kernel kernels[] = {
     QP_TABLE_KERNELS(is_sum),
     MAX_KERNEL(QPLAN_ISA_AVX2),
     MAX_KERNEL(QPLAN_ISA_SCALAR),
+    QP_TABLE_DEVICE(is_sum),
+    {QP_ROWS_DEVICE(QP_OP_SUM, is_max, validate_max, qp_max_device_launch),
+     .scratch = qp_max_device_scratch},
+};
+
+/* Bags by offsets, with places behind the last one, and by rows; some of them empty. */
+static const char *const examples[] = {
+    "num_embeddings=40 padding_idx=3; dout 21,13 any; indices 90 index 40; offsets 21 offset 90",
+    ("num_embeddings=9 mode=mean scale_grad_by_freq=true include_last_offset=true accumulate=true; "
+     "dout 69,16 finite; indices:I64 300 index 9; offsets:I64 70 offset 200; dweight 9,16 finite"),
+    "num_embeddings=300 mode=mean index_policy=skip; dout 200,3 any; indices 200,5 index 333",
+    ("num_embeddings=9 mode=max padding_idx=3; dout 50,13 any; indices 50,2 index 9; "
+     "max_indices 50,13 index 9"),
+    ("num_embeddings=700 mode=max accumulate=true; dout 210,48 any; indices 600 index 700; "
+     "offsets 210 offset 600; max_indices 210,48 index 700; dweight 700,48 any"),
 };
 
 static const struct qplan_op_field_info fields[] = {
@@ -111,6 +126,7 @@ static const struct qp_op_row row = {
              QP_OP_LIST(fields, fields),
              QP_OP_LIST(arguments, arguments)},
     QP_OP_LIST(kernels, kernels),
+    QP_OP_LIST(examples, examples),
     .state_bytes = sizeof(struct qp_table_gradient),
     .check = check,
 };

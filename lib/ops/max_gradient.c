@@ -234,3 +234,32 @@ void qp_max_gradient_run(struct qp_op_call *call)
     qp_op_units(op, qp_div_up(state->row_len, job.cols), unit, &job);
     call->counts.overflow = job.overflow;
 }
+
+/* ---- On a device ------------------------------------------------------------------------------
+ */
+
+static struct qp_rows_table table_of(const struct qplan_op *op)
+{
+    const struct qp_table_gradient *state = op->state;
+    return (struct qp_rows_table){state->n_rows, state->row_len, state->padding};
+}
+
+uint64_t qp_max_device_scratch(const struct qplan_op *op)
+{
+    const struct qp_rows_table table = table_of(op);
+    return qp_rows_sums_bytes(op, &table);
+}
+
+enum qplan_status qp_max_device_launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    const struct qplan_op *op = run->call->op;
+    const struct qp_table_gradient *state = op->state;
+    const struct qp_rows_table table = table_of(op);
+    struct qk_rows_args a = qp_rows_args(run, &state->bags, &table);
+    a.source = qp_op_at(run, "dout");
+    a.target = qp_op_at(run, "dweight");
+    a.max_indices = qp_op_at(run, "max_indices");
+    a.accumulate = qp_op_number(op, "accumulate") != 0;
+    a.sums = op->block.scratch;
+    return qp_rows_launch_max_gradient(run, &a, err);
+}

@@ -39,7 +39,7 @@ struct buffers {
     char *workers;
 };
 
-static struct buffers carve(const struct qplan_op *op, struct qp_carve *carve)
+static struct buffers carve_lists(const struct qplan_op *op, struct qp_carve *carve)
 {
     const struct qp_table_gradient *state = op->state;
     struct buffers b = {.sizes = NULL};
@@ -47,6 +47,12 @@ static struct buffers carve(const struct qplan_op *op, struct qp_carve *carve)
     b.lists.list = qp_take(carve, state->bags.n_indices * sizeof *b.lists.list);
     if (state->mean)
         b.sizes = qp_take(carve, state->bags.n_bags * sizeof *b.sizes);
+    return b;
+}
+
+static struct buffers carve(const struct qplan_op *op, struct qp_carve *carve)
+{
+    struct buffers b = carve_lists(op, carve);
     b.workers = qp_take(carve, op->n_workers * QP_ROW_SUMS_BYTES);
     return b;
 }
@@ -147,4 +153,59 @@ void qp_table_gradient_run(struct qp_op_call *call)
                                      .accumulate = qp_op_number(op, "accumulate"),
                                      .workers = sorter.buffers.workers};
     call->counts.overflow = qp_row_sums_run(op, &sums);
+}
+
+/* ---- On a device ------------------------------------------------------------------------------
+ * Lists are indices alone, and few beside the rows: they are made as for the CPU, behind what the
+ * run stages, and lie in the scratch as they do here.
+ */
+
+uint64_t qp_table_device_scratch(const struct qplan_op *op)
+{
+    struct qp_carve count = {0};
+    if (qp_op_tensor(op, "dweight")->n_elems > 0)
+        (void)carve_lists(op, &count);
+    return count.used;
+}
+
+uint64_t qp_table_device_workspace(const struct qplan_op *op)
+{
+    return qp_op_staging_bytes(op) + qp_table_device_scratch(op);
+}
+
+static struct qk_rows_args make_args(const struct qp_op_run *run, const struct buffers *lists,
+                                     const char *begin)
+{
+    const struct qplan_op *op = run->call->op;
+    const struct qp_table_gradient *state = op->state;
+    const struct qp_rows_table table = {state->n_rows, state->row_len, state->padding};
+    struct qk_rows_args a = qp_rows_args(run, &state->bags, &table);
+    a.source = qp_op_at(run, "dout");
+    a.target = qp_op_at(run, "dweight");
+    a.by_count = state->by_frequency;
+    a.accumulate = qp_op_number(op, "accumulate") != 0;
+    a.start = op->block.scratch + (qk_u32)((const char *)lists->lists.start - begin);
+    a.list = op->block.scratch + (qk_u32)((const char *)lists->lists.list - begin);
+    a.has_sizes = lists->sizes != NULL;
+    a.sizes = a.start;
+    if (lists->sizes)
+        a.sizes = op->block.scratch + (qk_u32)((const char *)lists->sizes - begin);
+    return a;
+}
+
+enum qplan_status qp_table_device_launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    const struct qplan_op *op = run->call->op;
+    const struct qp_table_gradient *state = op->state;
+    char *begin = run->call->workspace + qp_op_staging_bytes(op);
+    struct qp_carve block = {.block = begin};
+    struct sorter sorter = {.state = state,
+                            .indices = qp_indices_of(run->call, "indices"),
+                            .offsets = qp_indices_of(run->call, "offsets"),
+                            .buffers = carve_lists(op, &block)};
+    const struct qp_span span = {op->block.scratch, block.used};
+    make_lists(&sorter);
+    QP_TRY(run->lane->gpu->backend->copy(run->lane, QP_COPY_IN, span, begin, err));
+    const struct qk_rows_args a = make_args(run, &sorter.buffers, begin);
+    return qp_rows_launch(run, QP_ROWS_TABLE_SUM, &a, state->n_rows, err);
 }

@@ -5,7 +5,7 @@
 #ifndef QP_OPS_TABLE_GRADIENT_H
 #define QP_OPS_TABLE_GRADIENT_H
 
-#include "bags.h"
+#include "rows_device.h"
 
 #define QP_FIELD_NUM_EMBEDDINGS                                                                    \
     {                                                                                              \
@@ -43,9 +43,16 @@ uint64_t qp_table_gradient_workspace(const struct qplan_op *op);
 enum qplan_status qp_table_gradient_validate(struct qp_op_call *call, struct qplan_error *err);
 void qp_table_gradient_run(struct qp_op_call *call);
 
+/* The same sums on a device: the lists are made here and copied. */
+uint64_t qp_table_device_scratch(const struct qplan_op *op);
+uint64_t qp_table_device_workspace(const struct qplan_op *op);
+enum qplan_status qp_table_device_launch(struct qp_op_run *run, struct qplan_error *err);
+
 /* The same where each element of a bag has a row to go to: max_indices, all in range. */
 uint64_t qp_max_gradient_workspace(const struct qplan_op *op);
 void qp_max_gradient_run(struct qp_op_call *call);
+uint64_t qp_max_device_scratch(const struct qplan_op *op);
+enum qplan_status qp_max_device_launch(struct qp_op_run *run, struct qplan_error *err);
 
 /* The functions of the unordered kernels, which add to the table as terms come. */
 uint64_t qp_table_scatter_workspace(const struct qplan_op *op);
@@ -68,6 +75,11 @@ void qp_table_scatter_run(struct qp_op_call *call);
         .keys = QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64), .class = QP_OP_SUM,         \
         .unordered = true, .takes = (TAKES), .workspace = qp_table_scatter_workspace,              \
         .validate = qp_table_gradient_validate, .run = qp_table_scatter_run                        \
+    }
+#define QP_TABLE_DEVICE(TAKES)                                                                     \
+    {                                                                                              \
+        QP_ROWS_DEVICE(QP_OP_SUM, TAKES, qp_table_gradient_validate, qp_table_device_launch),      \
+            .workspace = qp_table_device_workspace, .scratch = qp_table_device_scratch             \
     }
 
 #endif

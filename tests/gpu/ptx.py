@@ -51,7 +51,7 @@ def check_text(ptx, program, fp64):
         yield f"{bad} in the PTX"
     divisions = set(re.findall(r"\bdiv\.[\w.]*f\d\d", text))
     wanted = {"div.rn.f32", "div.rn.f64"} if fp64 else {"div.rn.f32"}
-    if divisions != wanted:
+    if not divisions <= wanted: # a program need not divide
         yield f"divisions {sorted(divisions)}, expected {sorted(wanted)}"
     if not fp64 and re.search(r"\.f64\b", text):
         yield "f64 in the text for devices without it"

@@ -3,14 +3,9 @@
  * against the scalar kernels: random shapes at every granularity, every dtype of data, scales and
  * zero points, data of random bits, tensors with gaps.
  */
-#include "../unit/op_layout.h"
-
-#include "../gpu/host_backend.h"
-#include "lib/op_device.h"
+#include "op_random.h"
 
 #define N_PROBLEMS 3000
-
-static uint64_t seed = 0x2545f4914f6cdd1du;
 
 /* F64 last: not all scales may have it. */
 static const enum qplan_storage dtypes[] = {QPLAN_STORAGE_F32, QPLAN_STORAGE_F16,
@@ -51,38 +46,6 @@ static const struct family {
 /* ---- Data -------------------------------------------------------------------------------------
  */
 
-/* Buffers that live as long as a problem. */
-struct memory {
-    void *blocks[32];
-    size_t n;
-    int64_t strides[8][3];
-};
-
-static void *take(struct memory *m, size_t n_bytes)
-{
-    void *block = malloc(n_bytes ? n_bytes : 1);
-    assert_non_null(block);
-    m->blocks[m->n++] = block;
-    return block;
-}
-
-static void put_float(enum qplan_storage dtype, double x, unsigned char *to)
-{
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    f64->store(qp_op_float(dtype), 1, &x, to);
-}
-
-/* Any bits now and then, else numbers of moderate size. */
-static void put_data(enum qplan_storage dtype, unsigned char *to)
-{
-    const uint64_t bits = random_bits(&seed);
-    const size_t size = qplan_storage_bits(dtype) / 8;
-    if (bits % 16 == 0)
-        memcpy(to, &(uint64_t){random_bits(&seed)}, size);
-    else
-        put_float(dtype, ldexp((double)(int64_t)bits, -60 - (int)(bits % 8)), to);
-}
-
 static void put_scale(enum qplan_storage dtype, unsigned char *to)
 {
     const uint64_t bits = random_bits(&seed);
@@ -103,27 +66,6 @@ static void put_byte(enum qplan_storage dtype, unsigned char *to)
 {
     (void)dtype;
     *to = (unsigned char)random_bits(&seed);
-}
-
-/* A tensor of the layout, sometimes with gaps between its elements. */
-static void add_input(struct problem *p, struct memory *m, const char *name,
-                      enum qplan_storage dtype, unsigned rank, const int64_t *shape,
-                      void (*put_one)(enum qplan_storage dtype, unsigned char *to))
-{
-    const size_t size = qplan_storage_bits(dtype) / 8;
-    const size_t step = random_below(&seed, 4) == 0 ? 2 : 1;
-    struct qplan_tensor *tensor = add(p, name, dtype, rank, shape, p);
-    const size_t n = (size_t)tensor->n_bytes / size;
-    tensor->data = take(m, n * step * size);
-    tensor->n_bytes = n * step * size;
-    for (size_t i = 0; i < n; i++)
-        put_one(dtype, (unsigned char *)tensor->data + i * step * size);
-    if (step == 1)
-        return;
-    int64_t *stride = m->strides[p->n_tensors - 1], next = (int64_t)step;
-    for (unsigned i = rank; i-- > 0; next *= shape[i])
-        stride[i] = next;
-    tensor->stride = stride;
 }
 
 /* ---- Problems ---------------------------------------------------------------------------------
@@ -188,40 +130,6 @@ static void random_problem(struct problem *p, struct memory *m, const struct fam
     add_fields(p, f, data);
 }
 
-/* Runs on the device or the CPU; the outputs one behind the other. */
-static enum qplan_status run_on(const struct problem *from, struct qplan_device *device,
-                                struct text *out, struct qplan_op_counts *counts,
-                                struct qplan_error *err)
-{
-    struct memory m = {.n = 0};
-    struct qplan_op *op;
-    struct qplan_tensor form;
-    struct problem p = *from;
-    for (size_t i = 0; i < p.n_tensors; i++)
-        p.tensors[i].shape = p.shapes[i];
-    p.preference.device = device;
-    p.preference.isa = QPLAN_ISA_SCALAR;
-    p.preference.threads = 1;
-    enum qplan_status status = select_op(&p, &op, err);
-    if (status != QPLAN_OK)
-        return status;
-    assert_int_equal(qplan_op_sku(op)->backend, device ? QPLAN_BACKEND_OPENCL : QPLAN_BACKEND_CPU);
-    const size_t first = p.n_tensors;
-    for (size_t i = 0; qplan_op_output(op, i, &form); i++) {
-        struct qplan_tensor *tensor = add(&p, form.name, form.dtype, form.rank, form.shape, &m);
-        tensor->data = take(&m, (size_t)tensor->n_bytes);
-    }
-    const uint64_t n = qplan_op_workspace_size(op);
-    const struct qplan_op_args args = {p.tensors, p.n_tensors, counts};
-    status = qplan_op_run(op, NULL, take(&m, n), n, &args, err);
-    for (size_t i = first; status == QPLAN_OK && i < p.n_tensors; i++)
-        (void)text_add(out, p.tensors[i].data, (size_t)p.tensors[i].n_bytes);
-    while (m.n > 0)
-        free(m.blocks[--m.n]);
-    qplan_op_free(op);
-    return status;
-}
-
 static void test_random_problems(void **state)
 {
     struct qplan_device device = {.backend = QPLAN_BACKEND_OPENCL,
@@ -232,24 +140,10 @@ static void test_random_problems(void **state)
     for (size_t i = 0; i < N_PROBLEMS; i++) {
         char name[64];
         struct memory m = {.n = 0};
-        struct text cpu = {0}, gpu = {0};
-        struct qplan_op_counts cpu_counts = {0}, gpu_counts = {0};
-        struct qplan_error cpu_err, gpu_err;
         struct problem p;
         random_problem(&p, &m, &families[i % COUNT(families)], name);
-        const enum qplan_status wanted = run_on(&p, NULL, &cpu, &cpu_counts, &cpu_err);
-        const enum qplan_status found = run_on(&p, &device, &gpu, &gpu_counts, &gpu_err);
-        if (wanted != found || (wanted != QPLAN_OK && strcmp(cpu_err.message, gpu_err.message)))
-            fail_msg("%zu %s: %s; expected %s", i, name, found ? gpu_err.message : "done",
-                     wanted ? cpu_err.message : "done");
-        if (cpu.n != gpu.n || (cpu.n && memcmp(cpu.data, gpu.data, cpu.n) != 0) ||
-            memcmp(&cpu_counts, &gpu_counts, sizeof cpu_counts) != 0)
-            fail_msg("%zu %s: other bits or counts", i, name);
-        n_run += wanted == QPLAN_OK;
-        text_free(&cpu);
-        text_free(&gpu);
-        while (m.n > 0)
-            free(m.blocks[--m.n]);
+        n_run += check_random(&p, &device, i);
+        release(&m);
     }
     printf("%zu of %d ran\n", n_run, N_PROBLEMS);
     assert_true(n_run > N_PROBLEMS / 2);
