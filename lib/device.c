@@ -4,7 +4,6 @@
 #include "device.h"
 
 #include "base/alloc.h"
-#include "base/dtype.h"
 #include "base/pool.h"
 #include "base/text.h"
 
@@ -135,75 +134,22 @@ static enum qplan_status open_named(struct qplan_device *device, struct qplan_er
     return open_place(device, backend, &infos[place], place, err);
 }
 
-/* ---- What a plan needs ------------------------------------------------------------------------
+/* ---- What a job needs -------------------------------------------------------------------------
  */
 
-static enum qplan_dtype source_dtype(const struct qp_plan_tensor *t)
+/* The rows of a job. */
+static enum qplan_status prove_rows(struct qplan_device *device, const void *what,
+                                    struct qplan_error *err)
 {
-    return qp_storage_row((enum qplan_storage)t->source->storage)->dtype;
-}
-
-static uint64_t quantized_bytes(const struct qplan_plan *plan)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        n += t->quantize ? t->source->end - t->source->begin : 0;
-    }
-    return n;
-}
-
-/* A tensor that needs 64-bit floats, or NULL. */
-static const struct qplan_entry *needs_fp64(const struct qplan_plan *plan)
-{
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (plan->tensors[i].quantize && source_dtype(&plan->tensors[i]) == QPLAN_F64)
-            return plan->tensors[i].source;
-    }
-    return NULL;
-}
-
-/* Whether a proof for one is a proof for the other. */
-static bool same_row(const struct qp_device_row *a, const struct qp_device_row *b)
-{
-    return a->dtype == b->dtype && a->scheme.dtype == b->scheme.dtype &&
-           a->scheme.asymmetric == b->scheme.asymmetric && a->scheme.narrow == b->scheme.narrow &&
-           a->scheme.scale_dtype == b->scheme.scale_dtype;
-}
-
-/* float types x code types x symmetries, one of them narrow x scale types */
-#define MOST_ROWS (4 * (4 * 2 + 2 * 2) * 3)
-
-/* Every kind of row that the plan has, once. */
-static size_t list_rows(const struct qplan_plan *plan, struct qp_device_row rows[MOST_ROWS])
-{
-    size_t n = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!t->quantize)
-            continue;
-        rows[n] = (struct qp_device_row){source_dtype(t), t->scheme};
-        size_t k = 0;
-        while (!same_row(&rows[k], &rows[n]))
-            k++;
-        n += k == n;
-    }
-    return n;
-}
-
-static enum qplan_status prove(struct qplan_device *device, const void *what,
-                               struct qplan_error *err)
-{
-    const struct qplan_plan *plan = what;
-    const struct qplan_entry *tensor = device->gpu->info.has_fp64 ? NULL : needs_fp64(plan);
-    struct qp_device_row rows[MOST_ROWS + 1];
-    if (tensor) {
+    const struct qp_device_need *need = what;
+    const struct qp_device_info *info = &device->gpu->info;
+    if (need->fp64_name && !info->has_fp64) {
         char shown[QP_QUOTED];
-        return qp_fail(err, QPLAN_ERR_DEVICE, device->gpu->info.label,
+        return qp_fail(err, QPLAN_ERR_DEVICE, info->label,
                        "the device has no 64-bit floats, which %s needs (%s)",
-                       qp_quote(shown, tensor->name, tensor->name_len), device->gpu->info.name);
+                       qp_quote(shown, need->fp64_name, need->fp64_name_len), info->name);
     }
-    return qp_device_prove(device->gpu, rows, list_rows(plan, rows), err);
+    return qp_device_prove(device->gpu, need->rows, need->n_rows, err);
 }
 
 /* ---- auto -------------------------------------------------------------------------------------
@@ -221,11 +167,11 @@ static bool copying_pays(uint64_t n_bytes, unsigned threads)
 
 static bool try_place(struct qplan_device *device, const struct qp_backend *backend,
                       const struct qp_device_info *info, size_t place,
-                      const struct qp_device_need *need)
+                      const struct qp_device_wish *wish)
 {
     if (info->is_cpu || open_place(device, backend, info, place, NULL) != QPLAN_OK)
         return false;
-    if (need->prove(device, need->what, NULL) == QPLAN_OK)
+    if (wish->prove(device, wish->what, NULL) == QPLAN_OK)
         return true;
     backend->close(device->gpu);
     device->gpu = NULL;
@@ -248,14 +194,14 @@ static bool system_has_gpu(void)
     return false;
 }
 
-static bool open_any(struct qplan_device *device, const struct qp_device_need *need)
+static bool open_any(struct qplan_device *device, const struct qp_device_wish *wish)
 {
     struct qp_device_info infos[MOST_DEVICES];
     char reason[QP_REASON];
     for (size_t i = 0; system_has_gpu() && qp_backends[i]; i++) {
         size_t n = qp_backends[i]->probe(infos, MOST_DEVICES, reason);
         for (size_t k = 0; k < n && k < MOST_DEVICES; k++) {
-            if (try_place(device, qp_backends[i], &infos[k], k, need))
+            if (try_place(device, qp_backends[i], &infos[k], k, wish))
                 return true;
         }
     }
@@ -263,37 +209,50 @@ static bool open_any(struct qplan_device *device, const struct qp_device_need *n
 }
 
 /* A device that an earlier job found is asked whether it can do this one. */
-static bool use_any(struct qplan_device *device, const struct qp_device_need *need,
+static bool use_any(struct qplan_device *device, const struct qp_device_wish *wish,
                     unsigned threads)
 {
-    if (!copying_pays(need->n_bytes, threads ? threads : qp_cpu_count()))
+    if (!copying_pays(wish->n_bytes, threads ? threads : qp_cpu_count()))
         return false;
-    return device->gpu ? need->prove(device, need->what, NULL) == QPLAN_OK : open_any(device, need);
+    return device->gpu ? wish->prove(device, wish->what, NULL) == QPLAN_OK : open_any(device, wish);
 }
 
 /* ---- Taking -----------------------------------------------------------------------------------
  */
 
-enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_device_need *need,
+enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_device_wish *wish,
                                 unsigned threads, struct qplan_error *err)
 {
     if (!device || device->backend == QPLAN_BACKEND_CPU)
         return QPLAN_OK;
     device->used = false;
     if (device->backend == QPLAN_BACKEND_ANY) {
-        device->used = use_any(device, need, threads);
+        device->used = use_any(device, wish, threads);
         return QPLAN_OK;
     }
     if (!device->gpu)
         QP_TRY(open_named(device, err));
-    QP_TRY(need->prove(device, need->what, err));
+    QP_TRY(wish->prove(device, wish->what, err));
     device->used = true;
     return QPLAN_OK;
 }
 
-enum qplan_status qp_device_take(struct qplan_device *device, const struct qplan_plan *plan,
+enum qplan_status qp_device_take(struct qplan_device *device, const struct qp_device_need *need,
                                  unsigned threads, struct qplan_error *err)
 {
-    const struct qp_device_need need = {quantized_bytes(plan), prove, plan};
-    return qp_device_use(device, &need, threads, err);
+    const struct qp_device_wish wish = {need->n_bytes, prove_rows, need};
+    return qp_device_use(device, &wish, threads, err);
+}
+
+struct qplan_device *qp_device_of(const struct qplan_run *run)
+{
+    return run && run->device && run->device->used ? run->device : NULL;
+}
+
+/* The first tile of a run, and then one in so many. */
+#define CHECKED_TILES 1000
+
+bool qp_device_is_checked(struct qplan_device *device)
+{
+    return atomic_fetch_add(&device->n_tiles, 1) % CHECKED_TILES == 0;
 }

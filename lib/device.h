@@ -4,8 +4,9 @@
 #ifndef QP_DEVICE_H
 #define QP_DEVICE_H
 
+#include "device_flat.h"
+#include "device_need.h"
 #include "device_tile.h"
-#include "plan.h"
 
 #include <stdatomic.h>
 
@@ -29,7 +30,7 @@ struct qplan_device {
 };
 
 /* What a job wants of a device. */
-struct qp_device_need {
+struct qp_device_wish {
     uint64_t n_bytes; /* that are copied, by which `auto` decides */
     /* Whether the device, which is open, can do it and shows that it does it right. */
     enum qplan_status (*prove)(struct qplan_device *device, const void *what,
@@ -41,15 +42,18 @@ struct qp_device_need {
  * Decides whether a job runs on the device (device->used), which is then open and proven. DEVICE,
  * or what prove says, if one that was named cannot do it.
  */
-enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_device_need *need,
+enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_device_wish *wish,
                                 unsigned threads, struct qplan_error *err);
 
-/*
- * Before a job over this plan: decides whether it runs on the device (device->used), which has then
- * proven itself on what the plan needs. DEVICE if one that was named cannot do it.
- */
-enum qplan_status qp_device_take(struct qplan_device *device, const struct qplan_plan *plan,
+/* The same for a job over tensors. */
+enum qplan_status qp_device_take(struct qplan_device *device, const struct qp_device_need *need,
                                  unsigned threads, struct qplan_error *err);
+
+/* The device that a run is to use, or NULL for the CPU. */
+struct qplan_device *qp_device_of(const struct qplan_run *run);
+
+/* Whether the next tile of a run is one of those that the CPU does too. */
+bool qp_device_is_checked(struct qplan_device *device);
 
 /* ---- Trust ------------------------------------------------------------------------------------
  */
@@ -82,11 +86,26 @@ enum qplan_status qp_device_check_codes(const struct qp_gpu *gpu, const struct q
                                         const struct qp_device_scratch *scratch,
                                         struct qplan_error *err);
 
-/* What a device is to be proven on: codes of a scheme from a dtype. */
-struct qp_device_row {
-    enum qplan_dtype dtype;
-    struct qplan_scheme scheme;
+/* Buffers of the CPU's for a block of a flat range. */
+struct qp_flat_scratch {
+    uint8_t *codes;   /* QP_BLOCK + 1 */
+    void *y, *stored; /* QP_BLOCK values of 8 bytes */
 };
+
+/* Codes and values of the block of the range that begins at its element `at`, by scalar kernels. */
+void qp_flat_decode_block(const struct qp_flat_work *work, const struct qp_flat_data *data,
+                          uint64_t at, const struct qp_flat_scratch *scratch);
+
+/* The same as above for the results of qp_device_decode and qp_device_measure. */
+enum qplan_status qp_device_check_decoded(const struct qp_gpu *gpu, const struct qp_flat_work *work,
+                                          const struct qp_flat_data *data, const void *out,
+                                          const struct qp_flat_scratch *scratch,
+                                          struct qplan_error *err);
+enum qplan_status qp_device_check_measured(const struct qp_gpu *gpu,
+                                           const struct qp_flat_work *work,
+                                           const struct qp_flat_data *data, const void *found,
+                                           const struct qp_flat_scratch *scratch,
+                                           struct qplan_error *err);
 
 /* Device memory that a proof takes. */
 uint64_t qp_device_proof_bytes(void);

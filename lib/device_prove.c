@@ -2,10 +2,10 @@
  * device_prove.c - the vectors that a device must compute as the scalar kernels do, before it is
  * used: geometries that reach every kernel and every path in it, over values that are hard.
  */
-#include "device.h"
+#include "device_prove.h"
 
 #include "base/alloc.h"
-#include "job.h"
+#include "base/check.h"
 #include "split.h"
 
 #include <math.h>
@@ -40,12 +40,13 @@ struct bench {
     uint32_t group_size;
     void *src, *buffer;
     struct qp_device_scratch scratch;
+    struct qp_flat_bench flat;
 };
 
 /* ---- Values -----------------------------------------------------------------------------------
  */
 
-static uint32_t next_random(uint32_t *state)
+uint32_t qp_proof_random(uint32_t *state)
 {
     *state ^= *state << 13;
     *state ^= *state >> 17;
@@ -53,8 +54,7 @@ static uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-/* Zeros of both signs, subnormals, ties, and ends of ranges; infinity and NaN where wanted. */
-static double special(uint32_t random, bool nonfinite)
+double qp_proof_special(uint32_t random, bool nonfinite)
 {
     static const double finite[] = {0.0,  -0.0, 0x1p-149, -0x1p-140, 0x1p-1060, 0.5,
                                     -1.5, 2.5,  127.5,    -128.0,    65504.0,   -0x1p-24};
@@ -67,9 +67,9 @@ static double special(uint32_t random, bool nonfinite)
 /* A magnitude that falls along the tile and starts anew, with all bits of a mantissa. */
 static double value_at(uint32_t *state, size_t i, bool nonfinite)
 {
-    uint32_t random = next_random(state), low = next_random(state);
+    uint32_t random = qp_proof_random(state), low = qp_proof_random(state);
     if (random % 16 == 0)
-        return special(random / 16, nonfinite);
+        return qp_proof_special(random / 16, nonfinite);
     double x = (double)random * 0x1p-31 - 1 + (double)low * 0x1p-64;
     for (size_t k = i / 512 % 24; k > 0; k--)
         x *= 0.5;
@@ -77,8 +77,9 @@ static double value_at(uint32_t *state, size_t i, bool nonfinite)
 }
 
 /* An element of the dtype. Storing clips, so what is not finite has its bits written here. */
-static void put(const struct qp_work_kernels *work, enum qplan_dtype dtype, double x, void *to)
+void qp_proof_put(enum qplan_dtype dtype, double x, void *to)
 {
+    const struct qp_work_kernels *work = qp_source_kernels(dtype, QPLAN_ISA_SCALAR)->work;
     const uint16_t infinity = dtype == QPLAN_F16 ? 0x7c00 : 0x7f80;
     const float narrow = (float)x;
     const uint16_t bits = (uint16_t)(infinity | (signbit(x) ? 0x8000 : 0) | (isnan(x) ? 0x40 : 0));
@@ -97,13 +98,13 @@ static void fill(const struct bench *b, enum qplan_dtype dtype, size_t n, bool n
     const struct qp_source_kernels *kernels = qp_source_kernels(dtype, QPLAN_ISA_SCALAR);
     uint32_t state = 2463534242u;
     for (size_t i = 0; i < n; i++)
-        put(kernels->work, dtype, value_at(&state, i, nonfinite),
-            (char *)b->src + i * kernels->elem_bytes);
+        qp_proof_put(dtype, value_at(&state, i, nonfinite),
+                     (char *)b->src + i * kernels->elem_bytes);
 }
 
 uint64_t qp_device_proof_bytes(void)
 {
-    return qp_device_block_bytes(TILE_BYTES);
+    return qp_max_u64(qp_device_block_bytes(TILE_BYTES), qp_flat_proof_bytes());
 }
 
 /* ---- Proofs -----------------------------------------------------------------------------------
@@ -126,8 +127,8 @@ static enum qplan_status prove_tile(const struct bench *b, const struct qp_devic
                                  &b->scratch, err);
 }
 
-static enum qplan_status prove_row(const struct bench *b, const struct qp_device_row *row,
-                                   struct qplan_error *err)
+static enum qplan_status prove_codes(const struct bench *b, const struct qp_device_row *row,
+                                     struct qplan_error *err)
 {
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         const struct qp_device_work work = {.dtype = row->dtype,
@@ -143,6 +144,17 @@ static enum qplan_status prove_row(const struct bench *b, const struct qp_device
         }
     }
     return QPLAN_OK;
+}
+
+static enum qplan_status prove_row(struct bench *b, const struct qp_device_row *row,
+                                   struct qplan_error *err)
+{
+    if (row->kind == QP_KIND_QUANTIZE)
+        return prove_codes(b, row, err);
+    b->flat.gpu = b->gpu;
+    b->flat.lane = b->lane;
+    b->flat.group_size = b->group_size;
+    return qp_flat_prove_row(&b->flat, row, err);
 }
 
 static enum qplan_status prove_rows(struct bench *b, const struct qp_device_row *rows, size_t n,
@@ -165,6 +177,7 @@ static void carve(struct qp_carve *carve, struct bench *b)
         qp_take(carve, n_sets * sizeof(double)), qp_take(carve, n_sets * sizeof(double)),
         qp_take(carve, n_sets * sizeof(double)), qp_take(carve, n_sets * sizeof(int32_t)),
         qp_take(carve, n_sets * sizeof(float)),  qp_take(carve, MOST_ELEMS)};
+    qp_flat_bench_carve(carve, &b->flat);
 }
 
 static enum qplan_status prove(struct qp_gpu *gpu, uint32_t group_size,
@@ -188,20 +201,45 @@ enum qplan_status qp_device_prove(struct qp_gpu *gpu, const struct qp_device_row
     return prove(gpu, 0, rows, n, err);
 }
 
-/* Every dtype, code type, symmetry and kind of scale that the device can have. */
+/* ---- All rows ----------------------------------------------------------------------------------
+ */
+
+static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
+static const enum qplan_dtype code_dtypes[] = {QPLAN_INT8, QPLAN_UINT8, QPLAN_INT4, QPLAN_UINT4};
+
+/* Quantizing: code types, symmetries and kinds of scales. The way back: targets, and measuring. */
+#define ROWS_OF_DTYPE ((4 * 2 * 3) + (4 * 4) + 4)
+
+static size_t rows_of_dtype(enum qplan_dtype dtype, struct qp_device_row *rows)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < 4 * 2 * 3; k++)
+        rows[n++] = (struct qp_device_row){.kind = QP_KIND_QUANTIZE,
+                                           .dtype = dtype,
+                                           .scheme = {.dtype = code_dtypes[k % 4],
+                                                      .asymmetric = k / 4 % 2,
+                                                      .scale_dtype = floats[k / 8]}};
+    for (size_t k = 0; k < 4 * (dtype == QPLAN_F64 ? 4u : 3u); k++)
+        rows[n++] = (struct qp_device_row){.kind = QP_KIND_DECODE,
+                                           .dtype = dtype,
+                                           .scheme = {.dtype = code_dtypes[k % 4]},
+                                           .as = floats[k / 4]};
+    for (size_t k = 0; k < 4; k++)
+        rows[n++] = (struct qp_device_row){
+            .kind = QP_KIND_MEASURE, .dtype = dtype, .scheme = {.dtype = code_dtypes[k]}};
+    return n;
+}
+
 enum qplan_status qp_device_prove_all(struct qp_gpu *gpu, uint32_t group_size,
                                       struct qplan_error *err)
 {
-    static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
-    static const enum qplan_dtype codes[] = {QPLAN_INT8, QPLAN_UINT8, QPLAN_INT4, QPLAN_UINT4};
-    struct qp_device_row rows[4 * 4 * 2 * 3];
-    size_t n = 0;
-    for (size_t i = 0; i < (gpu->info.has_fp64 ? 4u : 3u); i++) {
-        for (size_t k = 0; k < 4 * 2 * 3; k++) {
-            rows[n++] = (struct qp_device_row){
-                floats[i],
-                {.dtype = codes[k % 4], .asymmetric = k / 4 % 2, .scale_dtype = floats[k / 8]}};
-        }
+    struct qp_device_row rows[4 * ROWS_OF_DTYPE];
+    size_t n = 0, n_kept = 0;
+    for (size_t i = 0; i < 4; i++)
+        n += rows_of_dtype(floats[i], rows + n);
+    for (size_t i = 0; i < n; i++) {
+        if (gpu->info.has_fp64 || !qp_row_needs_fp64(&rows[i]))
+            rows[n_kept++] = rows[i];
     }
-    return prove(gpu, group_size, rows, n, err);
+    return prove(gpu, group_size, rows, n_kept, err);
 }

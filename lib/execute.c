@@ -34,9 +34,6 @@ struct cursor {
     struct qp_slot *slot;
 };
 
-/* Tiles of a device: large enough that a copy over a bus runs at its full speed. */
-#define DEVICE_TILE ((size_t)4 << 20)
-
 struct engine {
     struct qp_job job; /* first: a step gets the job and means the engine */
     struct qp_unit_context context;
@@ -47,8 +44,6 @@ struct engine {
     struct qp_limits limits;
     struct cursor cursor;
     struct qp_slot slots[2]; /* one being finished while the next begins */
-    struct qp_lane **lanes;  /* of the device, one for each worker; NULL for the CPU */
-    unsigned n_lanes;
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------
@@ -103,58 +98,9 @@ static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job
     }
 }
 
-/* ---- The device --------------------------------------------------------------------------------
- */
-
-static size_t device_tile(const struct qp_job *job)
+static void attach_lane(void *buffers, struct qp_lane *lane)
 {
-    (void)job;
-    return DEVICE_TILE;
-}
-
-static uint64_t device_bytes(const struct qp_job *job, size_t tile_bytes)
-{
-    (void)job;
-    return qp_device_block_bytes(tile_bytes);
-}
-
-static uint64_t device_cap(const struct qp_job *job)
-{
-    return ((const struct engine *)job)->context.device->memory_bytes;
-}
-
-static void close_lanes(struct qp_job *job)
-{
-    struct engine *e = (struct engine *)job;
-    for (unsigned i = 0; i < e->n_lanes; i++)
-        e->lanes[i]->gpu->backend->free(e->lanes[i]);
-    qp_free(e->lanes);
-    e->lanes = NULL;
-    e->n_lanes = 0;
-}
-
-/* All before the first tile, so that too little memory shows while tiles can still be smaller. */
-static enum qplan_status open_lanes(struct qp_job *job, struct qplan_error *err)
-{
-    struct engine *e = (struct engine *)job;
-    struct qp_gpu *gpu = e->context.device->gpu;
-    const uint64_t n_bytes = qp_device_block_bytes(job->tile_bytes);
-    enum qplan_status status = QPLAN_OK;
-    e->lanes = qp_alloc(job->n_workers, sizeof *e->lanes);
-    if (!e->lanes)
-        return qp_fail_memory(err, "lanes", job->n_workers * sizeof *e->lanes);
-    while (e->n_lanes < job->n_workers && status == QPLAN_OK) {
-        status = gpu->backend->alloc(&e->lanes[e->n_lanes], gpu, n_bytes, err);
-        e->n_lanes += status == QPLAN_OK;
-    }
-    if (status != QPLAN_OK)
-        close_lanes(job);
-    return status;
-}
-
-static void attach_lane(struct qp_job *job, unsigned worker, void *buffers)
-{
-    ((struct qp_unit_buffers *)buffers)->lane = ((struct engine *)job)->lanes[worker];
+    ((struct qp_unit_buffers *)buffers)->lane = lane;
 }
 
 /* ---- The next unit -----------------------------------------------------------------------------
@@ -401,14 +347,10 @@ enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out 
     static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct qp_unit_buffers),
                                                 .carve = carve_device_buffers,
                                                 .carve_shared = carve_slots,
-                                                .device_tile = device_tile,
-                                                .device_bytes = device_bytes,
-                                                .device_cap = device_cap,
-                                                .begin = open_lanes,
+                                                .device_bytes = qp_device_block_bytes,
                                                 .attach = attach_lane,
-                                                .end = close_lanes,
                                                 .step = step};
-    struct qplan_device *device = run && run->device && run->device->used ? run->device : NULL;
+    struct qplan_device *device = qp_device_of(run);
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);

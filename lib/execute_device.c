@@ -5,14 +5,6 @@
 
 #include "base/dtype.h"
 
-/* The first tile of a run, and then one in so many, is done on the CPU too. */
-#define CHECKED_TILES 1000
-
-static bool is_checked(struct qplan_device *device)
-{
-    return atomic_fetch_add(&device->n_tiles, 1) % CHECKED_TILES == 0;
-}
-
 static struct qp_device_scratch scratch_of(const struct qp_unit_buffers *b)
 {
     return (struct qp_device_scratch){b->lo, b->hi, b->scale, b->zero, b->stored, b->codes};
@@ -38,7 +30,7 @@ enum qplan_status qp_step_quantize(const struct qp_device_step *step, struct qp_
     const struct qp_unit_buffers *b = step->b;
     const struct qp_device_scratch scratch = scratch_of(b);
     QP_TRY(qp_device_quantize(b->lane, &step->work, step->src, b->made, made, err));
-    if (!is_checked(step->device))
+    if (!qp_device_is_checked(step->device))
         return QPLAN_OK;
     return qp_device_check_quantized(step->device->gpu, &step->work, step->src, made, &scratch,
                                      err);
@@ -50,7 +42,7 @@ enum qplan_status qp_step_ranges(const struct qp_device_step *step, struct qp_de
     const struct qp_unit_buffers *b = step->b;
     const struct qp_device_scratch scratch = scratch_of(b);
     QP_TRY(qp_device_ranges(b->lane, &step->work, step->src, b->made, made, err));
-    if (!is_checked(step->device))
+    if (!qp_device_is_checked(step->device))
         return QPLAN_OK;
     return qp_device_check_ranges(step->device->gpu, &step->work, step->src, made, &scratch, err);
 }
@@ -62,7 +54,7 @@ enum qplan_status qp_step_codes(const struct qp_device_step *step, const void *s
     const struct qp_unit_buffers *b = step->b;
     const struct qp_device_scratch scratch = scratch_of(b);
     QP_TRY(qp_device_codes(b->lane, &step->work, step->src, scale, zero, b->made, made, err));
-    if (!is_checked(step->device))
+    if (!qp_device_is_checked(step->device))
         return QPLAN_OK;
     return qp_device_check_codes(step->device->gpu, &step->work, step->src, scale, zero, made,
                                  &scratch, err);

@@ -6,12 +6,15 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/pool.h"
+#include "device.h"
 
 #include <inttypes.h>
 
 /* Room for a band of 128 rows of 4096 16-bit elements; larger tiles gain nothing. */
 #define TILE_DEFAULT ((size_t)1 << 20)
 #define TILE_LEAST   ((size_t)64 << 10)
+/* For a device: large enough that a copy over a bus runs at its full speed. */
+#define TILE_DEVICE ((size_t)4 << 20)
 
 static const struct qplan_run default_run;
 
@@ -57,7 +60,7 @@ static uint64_t team_bytes(struct qp_job *job, unsigned n, size_t tile_bytes)
 
 static uint64_t device_bytes(const struct qp_job *job, unsigned n, size_t tile_bytes)
 {
-    return job->ops->device_bytes ? n * job->ops->device_bytes(job, tile_bytes) : 0;
+    return job->ops->device_bytes ? n * job->ops->device_bytes(tile_bytes) : 0;
 }
 
 static uint64_t memory_cap(const struct qp_job *job)
@@ -67,7 +70,7 @@ static uint64_t memory_cap(const struct qp_job *job)
 
 static uint64_t device_cap(const struct qp_job *job)
 {
-    return job->ops->device_cap ? job->ops->device_cap(job) : UINT64_MAX;
+    return job->ops->device_bytes ? job->run->device->memory_bytes : UINT64_MAX;
 }
 
 static bool fits(struct qp_job *job)
@@ -101,7 +104,7 @@ static enum qplan_status fail_cap(struct qp_job *job, struct qplan_error *err)
 static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
 {
     job->n_workers = job->run->threads ? job->run->threads : qp_cpu_count();
-    job->tile_bytes = job->ops->device_tile ? job->ops->device_tile(job) : TILE_DEFAULT;
+    job->tile_bytes = job->ops->device_bytes ? TILE_DEVICE : TILE_DEFAULT;
     while (!fits(job)) {
         if (!shrink(job))
             return fail_cap(job, err);
@@ -120,8 +123,8 @@ static void work(void *ctx, unsigned worker)
     struct qp_carve carve = {.block = qp_alloc_buffer(n_bytes)};
     if (carve.block) {
         void *buffers = carve_worker(job, &carve, job->tile_bytes, NULL);
-        if (job->ops->attach)
-            job->ops->attach(job, worker, buffers);
+        if (job->lanes)
+            job->ops->attach(buffers, job->lanes[worker]);
         while (job->ops->step(job, buffers, &err))
             continue;
     } else {
@@ -143,19 +146,49 @@ static enum qplan_status result(const struct qp_job *job, struct qplan_error *er
     return QPLAN_OK;
 }
 
-/* A device may have less memory than its driver says. */
-static enum qplan_status begin(struct qp_job *job, struct qplan_error *err)
+/* ---- The device --------------------------------------------------------------------------------
+ */
+
+static void close_lanes(struct qp_job *job)
+{
+    for (unsigned i = 0; i < job->n_lanes; i++)
+        job->lanes[i]->gpu->backend->free(job->lanes[i]);
+    qp_free(job->lanes);
+    job->lanes = NULL;
+    job->n_lanes = 0;
+}
+
+/* All before the first tile, so that too little memory shows while tiles can still be smaller. */
+static enum qplan_status try_lanes(struct qp_job *job, struct qplan_error *err)
+{
+    struct qp_gpu *gpu = job->run->device->gpu;
+    const uint64_t n_bytes = device_bytes(job, 1, job->tile_bytes);
+    enum qplan_status status = QPLAN_OK;
+    job->lanes = qp_alloc(job->n_workers, sizeof *job->lanes);
+    if (!job->lanes)
+        return qp_fail_memory(err, "lanes", job->n_workers * sizeof *job->lanes);
+    while (job->n_lanes < job->n_workers && status == QPLAN_OK) {
+        status = gpu->backend->alloc(&job->lanes[job->n_lanes], gpu, n_bytes, err);
+        job->n_lanes += status == QPLAN_OK;
+    }
+    if (status != QPLAN_OK)
+        close_lanes(job);
+    return status;
+}
+
+/* A device may have less memory than its driver says: then tiles are smaller. */
+static enum qplan_status open_lanes(struct qp_job *job, struct qplan_error *err)
 {
     enum qplan_status status;
     do
-        status = job->ops->begin ? job->ops->begin(job, err) : QPLAN_OK;
+        status = job->ops->device_bytes ? try_lanes(job, err) : QPLAN_OK;
     while (status == QPLAN_ERR_MEMORY && shrink(job));
     return status;
 }
 
 static enum qplan_status run_team(struct qp_job *job, struct qplan_error *err)
 {
-    QP_TRY(begin(job, err));
+    QP_TRY(open_lanes(job, err));
     uint64_t n_bytes = shared_bytes(job, job->tile_bytes);
     struct qp_carve shared = {.block = n_bytes ? qp_alloc_buffer(n_bytes) : NULL};
     if (n_bytes && !shared.block)
@@ -181,8 +214,7 @@ enum qplan_status qp_job_run(struct qp_job *job, const struct qp_job_ops *ops,
     enum qplan_status status = QPLAN_ERR_MEMORY;
     if (pthread_cond_init(&job->changed, NULL) == 0) {
         status = run_team(job, err);
-        if (job->ops->end)
-            job->ops->end(job);
+        close_lanes(job);
         (void)pthread_cond_destroy(&job->changed);
     } else {
         (void)qp_fail_memory(err, "threads", sizeof job->changed);

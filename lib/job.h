@@ -23,6 +23,7 @@ struct qp_carve {
 void *qp_take(struct qp_carve *carve, uint64_t n_bytes);
 
 struct qp_job;
+struct qp_lane;
 
 /* Room for the struct of any job's buffers; each job asserts that its own fits. */
 union qp_any_buffers {
@@ -41,20 +42,11 @@ struct qp_job_ops {
     void (*carve_shared)(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job);
 
     /*
-     * For a job on a device, else NULL: tiles of a size that is worth a copy, the bytes that a
-     * worker takes of its memory, and how many there are.
+     * For a job on a device, else NULL: the bytes that a worker takes of its memory for tiles of so
+     * many bytes; and the worker's lane, with a block of so many.
      */
-    size_t (*device_tile)(const struct qp_job *job);
-    uint64_t (*device_bytes)(const struct qp_job *job, size_t tile_bytes);
-    uint64_t (*device_cap)(const struct qp_job *job);
-
-    /*
-     * Around the work of the team, or NULL: begin, when sizes are known; MEMORY from it makes them
-     * smaller and it is called again. attach gives a worker what is its own. end in any case.
-     */
-    enum qplan_status (*begin)(struct qp_job *job, struct qplan_error *err);
-    void (*attach)(struct qp_job *job, unsigned worker, void *buffers);
-    void (*end)(struct qp_job *job);
+    uint64_t (*device_bytes)(size_t tile_bytes);
+    void (*attach)(void *buffers, struct qp_lane *lane);
 
     /* Claims a unit and does it; false when none is left. Reports failures by qp_job_fail. */
     bool (*step)(struct qp_job *job, void *buffers, struct qplan_error *err);
@@ -70,8 +62,10 @@ struct qp_job {
     struct qplan_error error;
     uint64_t done_bytes, total_bytes;
     unsigned n_workers;
-    unsigned n_ran;    /* fewer where the system refuses threads */
-    size_t tile_bytes; /* the other buffers follow from it */
+    unsigned n_ran;         /* fewer where the system refuses threads */
+    size_t tile_bytes;      /* the other buffers follow from it */
+    struct qp_lane **lanes; /* of the run's device, one for each worker; NULL for the CPU */
+    unsigned n_lanes;
 };
 
 /*

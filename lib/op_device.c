@@ -156,11 +156,11 @@ enum qplan_status qp_op_take_device(struct qplan_op *op,
     if (device->proving && !qp_op_device_has(device->gpu, wanted.kernel, op->work))
         return QPLAN_OK; /* an example of another kernel than the one that is proven */
     lay_out(op, wanted.kernel);
-    const struct qp_device_need need = {op->block.n_bytes, prove, &wanted};
+    const struct qp_device_wish wish = {op->block.n_bytes, prove, &wanted};
     if (device->proving) /* an example: the device is there, and nobody asks whether it pays */
         QP_TRY(prove(device, &wanted, err));
     else
-        QP_TRY(qp_device_use(device, &need, preference->threads, err));
+        QP_TRY(qp_device_use(device, &wish, preference->threads, err));
     op->device = device->proving || device->used ? device : NULL;
     return QPLAN_OK;
 }

@@ -157,6 +157,16 @@ static enum qplan_status commit(struct qp_out *out, struct qplan_report *report,
     return qp_report_notes(report, all_threads, synced, err);
 }
 
+static enum qplan_status take_device(const struct qplan_plan *plan, const struct qplan_run *run,
+                                     struct qplan_error *err)
+{
+    struct qp_device_need need = {.n_rows = 0};
+    if (!run)
+        return QPLAN_OK;
+    qp_need_plan(&need, plan);
+    return qp_device_take(run->device, &need, run->threads, err);
+}
+
 enum qplan_status qplan_quantize(struct qplan_report **report, const struct qplan_plan *plan,
                                  const struct qplan_quantize_options *options,
                                  const struct qplan_run *run, struct qplan_error *err)
@@ -167,8 +177,7 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
     bool all_threads = true;
     *report = NULL;
     QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
-    if (run)
-        QP_TRY(qp_device_take(run->device, plan, run->threads, err));
+    QP_TRY(take_device(plan, run, err));
     QP_TRY(qp_out_open(&out, options->out_path, run && run->force, qplan_plan_output_bytes(plan),
                        inputs, 1, err));
     enum qplan_status status = execute(&header, run, &all_threads, err);

@@ -170,7 +170,7 @@ void qp_piece_at(const struct qp_sets *sets, const struct qp_strip *strip, uint6
 /* ---- Flat ranges -------------------------------------------------------------------------------
  */
 
-static uint64_t band_of(const struct qp_sets *sets, uint64_t row)
+uint64_t qp_band_of(const struct qp_sets *sets, uint64_t row)
 {
     return row / sets->period_rows * sets->period_bands + row % sets->period_rows / sets->band_rows;
 }
@@ -180,7 +180,7 @@ static uint64_t rows_together(const struct qp_sets *sets, uint64_t row, uint64_t
 {
     if (sets->band_rows == 1 && sets->period_rows == 1)
         return qp_max_u64(most_sets / sets->n_cols, 1);
-    uint64_t band = band_of(sets, row);
+    uint64_t band = qp_band_of(sets, row);
     return qp_band_row(sets, band) + qp_band_rows(sets, band) - row;
 }
 
@@ -199,6 +199,73 @@ uint64_t qp_tile_at(const struct qp_sets *sets, uint64_t elem, uint64_t end, uin
                              .band_rows = (size_t)sets->band_rows,
                              .col_width = (size_t)sets->col_width,
                              .col_skip = (size_t)skip};
-    *first_set = band_of(sets, row) * sets->n_cols + col / sets->col_width;
+    *first_set = qp_band_of(sets, row) * sets->n_cols + col / sets->col_width;
     return rows * cols;
+}
+
+/* ---- Windows -----------------------------------------------------------------------------------
+ */
+
+/* Rows from first to last are of one band, and more than one. */
+static void window_in_band(const struct qp_sets *sets, uint64_t first_col, uint64_t last_col,
+                           bool neighbours, struct qp_set_window *window)
+{
+    const uint64_t band_set = window->set - first_col;
+    if (neighbours && last_col < first_col) { /* the sets in between are not touched */
+        window->n = sets->n_cols - first_col;
+        window->more_set = band_set;
+        window->more = last_col + 1;
+    } else {
+        window->set = band_set;
+        window->n = sets->n_cols;
+    }
+}
+
+void qp_window_of(const struct qp_sets *sets, uint64_t elem, uint64_t n,
+                  struct qp_set_window *window)
+{
+    const uint64_t last = elem + n - 1;
+    const uint64_t row = elem / sets->row_len, last_row = last / sets->row_len;
+    const uint64_t band = qp_band_of(sets, row), last_band = qp_band_of(sets, last_row);
+    const uint64_t col = elem % sets->row_len / sets->col_width;
+    const uint64_t last_col = last % sets->row_len / sets->col_width;
+    *window = (struct qp_set_window){.set = band * sets->n_cols + col};
+    if (row == last_row) {
+        window->n = last_col - col + 1;
+        return;
+    }
+    if (band == last_band) {
+        window_in_band(sets, col, last_col, last_row == row + 1, window);
+        return;
+    }
+    /* A band with a second row in the range has all its sets there. */
+    uint64_t end = last_band * sets->n_cols + last_col + 1;
+    if (qp_band_of(sets, row + 1) == band)
+        window->set -= col;
+    if (qp_band_of(sets, last_row - 1) == last_band)
+        end = (last_band + 1) * sets->n_cols;
+    window->n = end - window->set;
+}
+
+uint64_t qp_window_place(const struct qp_set_window *window, uint64_t set)
+{
+    bool is_first = set >= window->set && set - window->set < window->n;
+    return is_first ? set - window->set : window->n + (set - window->more_set);
+}
+
+uint64_t qp_window_fit(const struct qp_sets *sets, uint64_t elem, uint64_t n, uint64_t most_sets,
+                       struct qp_set_window *window)
+{
+    uint64_t fits = 1, fails = qp_div_up(n, QP_BLOCK) + 1; /* blocks */
+    while (fails - fits > 1) {
+        uint64_t middle = fits + (fails - fits) / 2;
+        qp_window_of(sets, elem, qp_min_u64(middle * QP_BLOCK, n), window);
+        if (window->n + window->more <= most_sets)
+            fits = middle;
+        else
+            fails = middle;
+    }
+    uint64_t part = qp_min_u64(fits * QP_BLOCK, n);
+    qp_window_of(sets, elem, part, window);
+    return part;
 }

@@ -66,4 +66,32 @@ uint64_t qp_code_offset(const struct qp_sets *sets, bool packed, uint64_t elem);
 uint64_t qp_tile_at(const struct qp_sets *sets, uint64_t elem, uint64_t end, uint64_t most_sets,
                     struct qp_tile *tile, uint64_t *first_set);
 
+/*
+ * The sets that a flat range touches, as they lie behind each other: n from set on, then `more`
+ * from the start of the same band, where the range goes on into its next row.
+ */
+struct qp_set_window {
+    uint64_t set, n;
+    uint64_t more_set, more;
+};
+
+void qp_window_of(const struct qp_sets *sets, uint64_t elem, uint64_t n,
+                  struct qp_set_window *window);
+
+/* The place of a set in the window. */
+uint64_t qp_window_place(const struct qp_set_window *window, uint64_t set);
+
+/* Room for the sets of one block, wherever it is: its own, and what whole bands at its ends add. */
+#define QP_BLOCK_SETS ((size_t)3 * QP_BLOCK)
+
+/*
+ * The longest part of a flat range, in whole blocks but for its end, with a window of at most
+ * most_sets, which is at least QP_BLOCK_SETS. Returns its elements.
+ */
+uint64_t qp_window_fit(const struct qp_sets *sets, uint64_t elem, uint64_t n, uint64_t most_sets,
+                       struct qp_set_window *window);
+
+/* The band of a row of the matrix. */
+uint64_t qp_band_of(const struct qp_sets *sets, uint64_t row);
+
 #endif

@@ -96,11 +96,21 @@ enum qplan_status qp_write_code_rows(const struct qp_out *out, uint64_t data_off
     return QPLAN_OK;
 }
 
-/* Bytes that hold n codes from elem on. */
-static size_t packed_bytes(const struct qp_sets *sets, uint64_t elem, uint64_t n)
+size_t qp_code_bytes(const struct qp_sets *sets, bool packed, uint64_t elem, size_t n)
 {
     uint64_t last = elem + n - 1;
-    return (size_t)(qp_code_offset(sets, true, last) - qp_code_offset(sets, true, elem) + 1);
+    return (size_t)(qp_code_offset(sets, packed, last) - qp_code_offset(sets, packed, elem) + 1);
+}
+
+enum qplan_status qp_read_code_bytes(const struct qp_st *st, const struct qplan_entry *entry,
+                                     const struct qp_sets *sets, bool packed, uint64_t elem,
+                                     size_t n, uint8_t *room, const uint8_t **bytes,
+                                     struct qplan_error *err)
+{
+    uint64_t off = st->header_bytes + entry->begin + qp_code_offset(sets, packed, elem);
+    uint8_t *to = qp_io_room(room, off, off);
+    *bytes = to;
+    return qp_file_read(&st->file, off, to, qp_code_bytes(sets, packed, elem, n), err);
 }
 
 /* Unpacks row by row; returns the number of spare nibbles that are not 0. */
@@ -128,15 +138,34 @@ static enum qplan_status read_packed(const struct qp_st *st, const struct qplan_
                                      uint64_t elem, size_t n, uint8_t *codes, uint64_t *bad_pads,
                                      struct qplan_error *err)
 {
-    uint64_t off = st->header_bytes + entry->begin + qp_code_offset(sets, true, elem);
-    size_t n_bytes = packed_bytes(sets, elem, n);
     /* Packed bytes wait near the end of the buffer: reading stays ahead of writing. */
-    uint8_t *tail = qp_io_room(codes + QP_CODE_ROOM(n) - QP_IO_SPARE - n_bytes, off, off);
-    QP_TRY(qp_file_read(&st->file, off, tail, n_bytes, err));
-    uint64_t found = unpack_run(sets, form, elem, n, tail, codes);
+    uint8_t *tail = codes + QP_CODE_ROOM(n) - QP_IO_SPARE - qp_code_bytes(sets, true, elem, n);
+    const uint8_t *bytes;
+    QP_TRY(qp_read_code_bytes(st, entry, sets, true, elem, n, tail, &bytes, err));
+    uint64_t found = unpack_run(sets, form, elem, n, bytes, codes);
     if (bad_pads)
         *bad_pads += found;
     return QPLAN_OK;
+}
+
+/* Inside a byte: its first code comes along. */
+static size_t codes_ahead(const struct qp_sets *sets, uint64_t elem)
+{
+    return (elem % sets->last_len) % 2;
+}
+
+uint64_t qp_unpack_codes(const struct qp_sets *sets, const struct qp_code_form *form, uint64_t elem,
+                         size_t n, const uint8_t *bytes, uint8_t *codes)
+{
+    if (!form->packed) {
+        memcpy(codes, bytes, n);
+        return 0;
+    }
+    const size_t ahead = codes_ahead(sets, elem);
+    uint64_t bad_pads = unpack_run(sets, form, elem - ahead, n + ahead, bytes, codes);
+    if (ahead)
+        memmove(codes, codes + 1, n);
+    return bad_pads;
 }
 
 enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
@@ -144,14 +173,9 @@ enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry
                                 uint64_t elem, size_t n, uint8_t *room, const uint8_t **codes,
                                 uint64_t *bad_pads, struct qplan_error *err)
 {
-    if (!form->packed) {
-        const uint64_t off = st->header_bytes + entry->begin + elem;
-        uint8_t *bytes = qp_io_room(room, off, off);
-        *codes = bytes;
-        return qp_file_read(&st->file, off, bytes, n, err);
-    }
-    const size_t ahead =
-        (elem % sets->last_len) % 2; /* inside a byte: its first code comes along */
+    if (!form->packed)
+        return qp_read_code_bytes(st, entry, sets, false, elem, n, room, codes, err);
+    const size_t ahead = codes_ahead(sets, elem);
     *codes = room + ahead;
     return read_packed(st, entry, sets, form, elem - ahead, n + ahead, room, bad_pads, err);
 }

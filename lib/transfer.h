@@ -53,4 +53,20 @@ enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry
                                 uint64_t elem, size_t n, uint8_t *room, const uint8_t **codes,
                                 uint64_t *bad_pads, struct qplan_error *err);
 
+/* Bytes of the file that hold the codes of n consecutive elements from elem on. */
+size_t qp_code_bytes(const struct qp_sets *sets, bool packed, uint64_t elem, size_t n);
+
+/* Reads these bytes as they are: *bytes is where in room, which has QP_IO_SPARE more. */
+enum qplan_status qp_read_code_bytes(const struct qp_st *st, const struct qplan_entry *entry,
+                                     const struct qp_sets *sets, bool packed, uint64_t elem,
+                                     size_t n, uint8_t *room, const uint8_t **bytes,
+                                     struct qplan_error *err);
+
+/*
+ * The codes in such bytes, one byte each, sign-extended. Returns the number of spare nibbles that
+ * are not 0; codes has room for n + 1.
+ */
+uint64_t qp_unpack_codes(const struct qp_sets *sets, const struct qp_code_form *form, uint64_t elem,
+                         size_t n, const uint8_t *bytes, uint8_t *codes);
+
 #endif

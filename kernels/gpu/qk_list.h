@@ -23,7 +23,11 @@
     QK_SOURCE_KERNELS(X, bf16)                                                                     \
     QK_SOURCE_KERNELS(Y, f64)                                                                      \
     QK_WORK_KERNELS(X, f32)                                                                        \
-    QK_WORK_KERNELS(Y, f64)
+    QK_WORK_KERNELS(Y, f64)                                                                        \
+    Y(qk_measure_f32)                                                                              \
+    Y(qk_measure_f16)                                                                              \
+    Y(qk_measure_bf16)                                                                             \
+    Y(qk_measure_f64)
 
 /* In the order of enum qk_source_kernel and qk_work_kernel. */
 #define QK_SOURCE_KERNELS(X, dtype)                                                                \
@@ -34,7 +38,8 @@
 
 #define QK_WORK_KERNELS(X, dtype)                                                                  \
     X(qk_merge_in_##dtype)                                                                         \
-    X(qk_params_in_##dtype)
+    X(qk_params_in_##dtype)                                                                        \
+    X(qk_decode_in_##dtype)
 
 /* ---- affine: the operators of the quantize family -------------------------------------------- */
 

@@ -7,6 +7,7 @@
 
 #include "qk_args.h"
 #include "qk_floats.h"
+#include "qk_store.h"
 
 /* ---- Working precision f32 ------------------------------------------------------------------- */
 
@@ -36,6 +37,28 @@
 #define AT       qk_at_bf16
 #define OCTET    qk_octet_bf16
 #include "qk_quantize.inc.h"
+
+#define STORE_OCTET qk_store_in_f32
+#include "qk_decode.inc.h"
+
+#ifdef QK_FP64
+#include "qk_found.h"
+
+#define NAME(op) op##_f32
+#define AT       qk_at_f32
+#define OCTET    qk_octet_f32
+#include "qk_measure.inc.h"
+
+#define NAME(op) op##_f16
+#define AT       qk_at_f16
+#define OCTET    qk_octet_f16
+#include "qk_measure.inc.h"
+
+#define NAME(op) op##_bf16
+#define AT       qk_at_bf16
+#define OCTET    qk_octet_bf16
+#include "qk_measure.inc.h"
+#endif
 
 #undef IN
 #undef WORK
@@ -71,6 +94,14 @@ QK_FN float qk_f32_up(double x)
 #define AT       qk_at_f64
 #define OCTET    qk_octet_f64
 #include "qk_quantize.inc.h"
+
+#define STORE_OCTET qk_store_in_f64
+#include "qk_decode.inc.h"
+
+#define NAME(op) op##_f64
+#define AT       qk_at_f64
+#define OCTET    qk_octet_f64
+#include "qk_measure.inc.h"
 
 #undef IN
 #undef WORK
