@@ -228,11 +228,6 @@ const struct arg_option *args_row(const struct args *args, const char *name)
     return row_at(args, must_find(args, name));
 }
 
-bool args_knows(const struct args *args, const char *name)
-{
-    return find_name(args, name, strlen(name)) < args->n_rows;
-}
-
 bool args_has(const struct args *args, const char *name)
 {
     size_t i = must_find(args, name);

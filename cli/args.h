@@ -42,9 +42,6 @@ enum qplan_status args_parse(struct args *out, const struct arg_group *const *gr
                              char **argv, struct qplan_error *err);
 void args_free(struct args *args);
 
-/* Whether the command has such an option. */
-bool args_knows(const struct args *args, const char *name);
-
 /* Whether the option was given. Asking for an option that the command lacks is a bug: exit 70. */
 bool args_has(const struct args *args, const char *name);
 

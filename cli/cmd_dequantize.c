@@ -25,7 +25,7 @@ static const struct arg_option options[] = {
 static const struct arg_group output_options = {"Output", options,
                                                 sizeof options / sizeof options[0]};
 
-static const struct arg_group *const groups[] = {&output_options, &task_cpu_options,
+static const struct arg_group *const groups[] = {&output_options, &task_device_options,
                                                  &task_machine_options, &cli_general_options, NULL};
 
 struct dequantize {

@@ -22,7 +22,7 @@ static const struct arg_option options[] = {
 static const struct arg_group report_options = {"Report", options,
                                                 sizeof options / sizeof options[0]};
 
-static const struct arg_group *const groups[] = {&report_options, &task_cpu_options,
+static const struct arg_group *const groups[] = {&report_options, &task_device_options,
                                                  &task_machine_options, &cli_general_options, NULL};
 
 struct inspection {

@@ -15,7 +15,7 @@ static const struct arg_option options[] = {
 
 static const struct arg_group gate_options = {"Gates", options, 1};
 
-static const struct arg_group *const groups[] = {&gate_options, &task_cpu_options,
+static const struct arg_group *const groups[] = {&gate_options, &task_device_options,
                                                  &task_machine_options, &cli_general_options, NULL};
 
 struct verification {

@@ -10,10 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct arg_option cpu_options[] = {
-    {.name = "device", .value = "auto|cpu", .help = "where to compute", .fallback = "auto"},
-};
-
 static const struct arg_option device_options[] = {
     {.name = "device",
      .value = "auto|cpu|cuda|opencl",
@@ -43,7 +39,6 @@ static const struct arg_option machine_options[] = {
         "Machine", options, sizeof(options) / sizeof(options)[0]                                   \
     }
 
-const struct arg_group task_cpu_options = GROUP(cpu_options);
 const struct arg_group task_device_options = GROUP(device_options);
 const struct arg_group task_machine_options = GROUP(machine_options);
 
@@ -61,20 +56,10 @@ enum qplan_status task_open_device(struct qplan_device **out, const struct args 
     return status;
 }
 
-/* A command that works on devices has a cap for their memory; others know two words. */
-static enum qplan_status read_device(struct qplan_run *run, const struct args *args,
-                                     struct qplan_error *err)
-{
-    size_t word;
-    if (!args_knows(args, "device-memory"))
-        return value_choice(args, "device", "device", &word, err);
-    return task_open_device(&run->device, args, err);
-}
-
 static enum qplan_status read_machine(struct qplan_run *run, const struct args *args,
                                       struct qplan_error *err)
 {
-    CLI_TRY(read_device(run, args, err));
+    CLI_TRY(task_open_device(&run->device, args, err));
     int64_t threads = 0;
     CLI_TRY(value_whole(args, "threads", (struct whole_range){1, 1024}, &threads, err));
     run->threads = (unsigned)threads;

@@ -8,10 +8,9 @@
 #include "cli.h"
 #include "progress.h"
 
-/* --threads, --memory; and before them --device, of which a command takes one form. */
+/* --device, --device-memory; and behind them --threads, --memory. */
+extern const struct arg_group task_device_options;
 extern const struct arg_group task_machine_options;
-extern const struct arg_group task_cpu_options;    /* auto, cpu */
-extern const struct arg_group task_device_options; /* any device, and a cap for its memory */
 
 struct task {
     struct qplan_run run; /* points into this struct, which must not move */

@@ -3,6 +3,7 @@
  */
 #include "decode.h"
 #include "execute.h"
+#include "execute_flat.h"
 #include "report.h"
 
 #include "base/alloc.h"
@@ -23,7 +24,8 @@ struct engine {
     const struct qplan_checkpoint *file;
     const struct qp_out *out;
     uint64_t header_bytes;
-    struct item *items; /* in name order */
+    struct qplan_device *device; /* NULL = the CPU */
+    struct item *items;          /* in name order */
     size_t n_items;
     struct qp_flat flat;
 };
@@ -39,6 +41,7 @@ struct buffers {
     void *stored; /* room for elements as they are written, or bytes of a kept tensor */
     uint8_t *codes;
     struct qp_param_window window;
+    struct qp_flat_buffers flat; /* in the place of all but stored, on a device */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------
@@ -68,6 +71,18 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->window.stored = qp_take(carve, n_sets * sizeof(float));
 }
 
+static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+{
+    struct buffers *b = buffers;
+    b->stored = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    qp_flat_carve(carve, tile_bytes, &b->flat);
+}
+
+static void attach_lane(void *buffers, struct qp_lane *lane)
+{
+    ((struct buffers *)buffers)->flat.lane = lane;
+}
+
 /* ---- Units -------------------------------------------------------------------------------------
  */
 
@@ -80,13 +95,17 @@ static uint64_t item_length(const void *ctx, size_t i, uint64_t *unit_length)
                                : item->output.end - item->output.begin;
 }
 
+static enum qplan_dtype output_dtype(const struct unit *unit)
+{
+    return qp_storage_row((enum qplan_storage)unit->item->output.storage)->dtype;
+}
+
+/* The values of a unit, as they are written. */
 static enum qplan_status decode(const struct engine *e, const struct unit *unit,
-                                const struct buffers *b, struct qplan_error *err)
+                                const struct buffers *b, char *stored, struct qplan_error *err)
 {
     const struct qp_native_tensor *t = unit->item->tensor.native;
-    const enum qplan_dtype source = qp_storage_row(t->source)->dtype;
-    const enum qplan_dtype dtype =
-        qp_storage_row((enum qplan_storage)unit->item->output.storage)->dtype;
+    const enum qplan_dtype source = qp_storage_row(t->source)->dtype, dtype = output_dtype(unit);
     const size_t size = qp_float_bytes(dtype), n = (size_t)unit->n;
     const struct qp_code_form form = qp_code_form(&t->scheme, e->job.run->isa);
     struct qp_decoder decoder = {.st = &e->file->st,
@@ -97,8 +116,6 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
                                  .y = b->block,
                                  .window = b->window,
                                  .window_sets = window_sets(e->job.tile_bytes)};
-    const uint64_t off = e->header_bytes + unit->item->output.begin + unit->pos * size;
-    char *stored = qp_io_room(b->stored, off, off);
     struct qp_decoded part;
     bool found;
     qp_sets_make(&decoder.sets, &t->scheme, t->shape, t->rank);
@@ -109,14 +126,46 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
         decoder.work->store(dtype, (size_t)part.n, part.y, stored + part.at * size);
         QP_TRY(qp_decode_next(&decoder, &part, &found, err));
     }
-    return qp_out_write(e->out, off, stored, n * size, err);
+    return QPLAN_OK;
+}
+
+/* The same on a device. */
+static enum qplan_status decode_on_device(const struct engine *e, const struct unit *unit,
+                                          const struct buffers *b, char *stored,
+                                          struct qplan_error *err)
+{
+    const size_t size = qp_float_bytes(output_dtype(unit));
+    struct qp_flat_walk walk = {.device = e->device,
+                                .b = &b->flat,
+                                .st = &e->file->st,
+                                .tensor = unit->item->tensor.native,
+                                .elem = unit->pos,
+                                .n = unit->n};
+    bool found;
+    qp_flat_begin(&walk, output_dtype(unit));
+    QP_TRY(qp_flat_next(&walk, &found, err));
+    while (found) {
+        QP_TRY(qp_flat_decode(&walk, stored + walk.at * size, err));
+        QP_TRY(qp_flat_next(&walk, &found, err));
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status restore(const struct engine *e, const struct unit *unit,
+                                 const struct buffers *b, struct qplan_error *err)
+{
+    const size_t size = qp_float_bytes(output_dtype(unit));
+    const uint64_t off = e->header_bytes + unit->item->output.begin + unit->pos * size;
+    char *stored = qp_io_room(b->stored, off, off);
+    QP_TRY((e->device ? decode_on_device : decode)(e, unit, b, stored, err));
+    return qp_out_write(e->out, off, stored, (size_t)unit->n * size, err);
 }
 
 static enum qplan_status do_unit(const struct engine *e, const struct unit *unit,
                                  const struct buffers *b, struct qplan_error *err)
 {
     if (unit->item->tensor.native)
-        return decode(e, unit, b, err);
+        return restore(e, unit, b, err);
     const struct qp_st *st = &e->file->st;
     return qp_copy_range(st, st->header_bytes + unit->item->tensor.entry->begin + unit->pos, e->out,
                          e->header_bytes + unit->item->output.begin + unit->pos, unit->n, b->stored,
@@ -230,8 +279,13 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
                                       const struct qplan_run *run, struct qplan_report **report,
                                       struct qplan_error *err)
 {
-    static const struct qp_job_ops ops = {
+    static const struct qp_job_ops on_cpu = {
         .buffers_size = sizeof(struct buffers), .carve = carve_buffers, .step = step};
+    static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct buffers),
+                                                .carve = carve_device_buffers,
+                                                .device_bytes = qp_flat_block_bytes,
+                                                .attach = attach_lane,
+                                                .step = step};
     const struct qp_file *inputs[] = {&e->file->st.file};
     struct qp_writer header;
     uint64_t data_bytes = 0;
@@ -245,7 +299,7 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
         e->flat = (struct qp_flat){.ctx = e, .n_items = e->n_items, .length = item_length};
         status = qp_out_write(out, 0, header.data, header.n, err);
         if (status == QPLAN_OK)
-            status = qp_job_run(&e->job, &ops, run, data_bytes, err);
+            status = qp_job_run(&e->job, e->device ? &on_device : &on_cpu, run, data_bytes, err);
         if (status == QPLAN_OK)
             status = qp_file_unchanged(inputs[0], err);
         if (status == QPLAN_OK)
@@ -259,6 +313,32 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
     }
     qp_writer_free(&header);
     return status;
+}
+
+static enum qplan_status take_device(struct engine *e, const struct qplan_run *run,
+                                     struct qplan_error *err)
+{
+    struct qp_device_need need = {.n_rows = 0};
+    for (size_t i = 0; i < e->n_items; i++) {
+        const struct item *item = &e->items[i];
+        const struct qp_native_tensor *t = item->tensor.native;
+        if (!t)
+            continue;
+        const struct qp_device_row row = {
+            .kind = QP_KIND_DECODE,
+            .dtype = qp_storage_row(t->source)->dtype,
+            .scheme = t->scheme,
+            .as = qp_storage_row((enum qplan_storage)item->output.storage)->dtype};
+        const struct qplan_entry *codes = t->part[QP_CODES];
+        const uint64_t size = qp_float_bytes(row.as);
+        qp_need_add(&need, &row,
+                    codes->end - codes->begin + qp_entry_elements(&item->output) * size,
+                    item->tensor.name, item->tensor.name_len);
+    }
+    if (run)
+        QP_TRY(qp_device_take(run->device, &need, run->threads, err));
+    e->device = qp_device_of(run);
+    return QPLAN_OK;
 }
 
 enum qplan_status qplan_dequantize(struct qplan_report **report,
@@ -280,6 +360,8 @@ enum qplan_status qplan_dequantize(struct qplan_report **report,
     struct qp_out out;
     e->file = checkpoint;
     enum qplan_status status = make_items(e, dtype, err);
+    if (status == QPLAN_OK)
+        status = take_device(e, run, err);
     if (status == QPLAN_OK)
         status = write_output(e, &out, out_path, run, report, err);
     if (status != QPLAN_OK) {

@@ -143,12 +143,13 @@ static enum qplan_status prove_rows(struct qplan_device *device, const void *wha
 {
     const struct qp_device_need *need = what;
     const struct qp_device_info *info = &device->gpu->info;
-    if (need->fp64_name && !info->has_fp64) {
-        char shown[QP_QUOTED];
+    char shown[QP_QUOTED];
+    if (need->fp64_name && !info->has_fp64)
         return qp_fail(err, QPLAN_ERR_DEVICE, info->label,
                        "the device has no 64-bit floats, which %s needs (%s)",
-                       qp_quote(shown, need->fp64_name, need->fp64_name_len), info->name);
-    }
+                       need->measures ? "measuring errors"
+                                      : qp_quote(shown, need->fp64_name, need->fp64_name_len),
+                       info->name);
     return qp_device_prove(device->gpu, need->rows, need->n_rows, err);
 }
 

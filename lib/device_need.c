@@ -32,6 +32,7 @@ void qp_need_add(struct qp_device_need *need, const struct qp_device_row *row, u
         k++;
     need->n_rows += k == need->n_rows;
     need->n_bytes += n_bytes;
+    need->measures |= row->kind == QP_KIND_MEASURE;
     if (!need->fp64_name && qp_row_needs_fp64(row)) {
         need->fp64_name = name;
         need->fp64_name_len = name_len;
@@ -50,5 +51,21 @@ void qp_need_plan(struct qp_device_need *need, const struct qplan_plan *plan)
             .scheme = t->scheme};
         qp_need_add(need, &row, t->source->end - t->source->begin, t->source->name,
                     t->source->name_len);
+    }
+}
+
+void qp_need_pairs(struct qp_device_need *need, const struct qp_pair *pairs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct qp_native_tensor *t = pairs[i].file.native;
+        const struct qplan_entry *source = pairs[i].source;
+        if (!t)
+            continue;
+        const struct qp_device_row row = {.kind = QP_KIND_MEASURE,
+                                          .dtype = qp_storage_row(t->source)->dtype,
+                                          .scheme = t->scheme};
+        const struct qplan_entry *codes = t->part[QP_CODES];
+        qp_need_add(need, &row, source->end - source->begin + codes->end - codes->begin,
+                    source->name, source->name_len);
     }
 }

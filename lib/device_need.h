@@ -5,6 +5,7 @@
 #ifndef QP_DEVICE_NEED_H
 #define QP_DEVICE_NEED_H
 
+#include "measure.h"
 #include "plan.h"
 
 enum qp_device_kind { QP_KIND_QUANTIZE, QP_KIND_DECODE, QP_KIND_MEASURE };
@@ -24,7 +25,8 @@ struct qp_device_need {
     struct qp_device_row rows[QP_MOST_ROWS + 1];
     size_t n_rows;
     uint64_t n_bytes;
-    const char *fp64_name; /* of a tensor that needs 64-bit floats, or NULL */
+    bool measures;         /* which needs 64-bit floats, whatever the tensors are */
+    const char *fp64_name; /* of a tensor that needs them, or NULL */
     size_t fp64_name_len;
 };
 
@@ -37,5 +39,8 @@ void qp_need_add(struct qp_device_need *need, const struct qp_device_row *row, u
 
 /* What quantizing by a plan needs. */
 void qp_need_plan(struct qp_device_need *need, const struct qplan_plan *plan);
+
+/* What comparing pairs needs. */
+void qp_need_pairs(struct qp_device_need *need, const struct qp_pair *pairs, size_t n);
 
 #endif

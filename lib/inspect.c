@@ -1,6 +1,7 @@
 /*
  * inspect.c - looking at a checkpoint, alone or against its source; verify is this with .prove.
  */
+#include "device.h"
 #include "report.h"
 
 enum qplan_status qplan_inspect(struct qplan_report **report,
@@ -26,6 +27,10 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
     if (o->against && o->against->is_native)
         return qp_fail(err, QPLAN_ERR_INVALID, o->against->st.file.shown,
                        "the source is itself quantized: expected the plain checkpoint");
+    if (run && !o->against) { /* nothing to do there, but one that was named must be usable */
+        const struct qp_device_need nothing = {.n_rows = 0};
+        QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
+    }
     QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
     return qp_report_judge(report, &request, o->gates, o->n_gates, run, err);
 }

@@ -7,6 +7,7 @@
  * slower one unless the ring is full.
  */
 #include "decode.h"
+#include "execute_flat.h"
 #include "plan.h"
 
 #include "base/alloc.h"
@@ -24,6 +25,7 @@ struct engine {
     struct qp_job job; /* first: a step gets the job and means the engine */
     struct qp_pair *pairs;
     const struct qp_st *file, *source;
+    struct qplan_device *device; /* NULL = the CPU */
     struct qp_flat flat;
     struct slot *ring; /* the result of unit u is in slot u % RING */
     uint64_t turn;     /* the unit whose result is taken next */
@@ -44,6 +46,7 @@ struct buffers {
     struct qp_param_window window;
     double *bound;
     struct qp_sums *sums;
+    struct qp_flat_buffers flat; /* in the place of all but source and sums, on a device */
 };
 
 /* What a unit found; .sums of the buffers belongs to it. */
@@ -62,13 +65,23 @@ struct slot {
 /* ---- Memory ------------------------------------------------------------------------------------
  */
 
-/* Elements of a unit: 8 bytes each at the most, and no more than a core's cache keeps. */
+/* Elements of a unit: 8 bytes each at the most, and on the CPU no more than its cache keeps. */
 #define UNIT_MOST ((size_t)16 * QP_BLOCK)
 
-static size_t unit_elems(size_t tile_bytes)
+static size_t device_elems(size_t tile_bytes)
 {
-    size_t n = tile_bytes / sizeof(double);
-    return n < UNIT_MOST ? n - n % QP_BLOCK : UNIT_MOST;
+    const size_t n = tile_bytes / sizeof(double);
+    return n - n % QP_BLOCK;
+}
+
+static size_t cpu_elems(size_t tile_bytes)
+{
+    return tile_bytes / sizeof(double) < UNIT_MOST ? device_elems(tile_bytes) : UNIT_MOST;
+}
+
+static size_t unit_elems(const struct engine *e, size_t tile_bytes)
+{
+    return e->device ? device_elems(tile_bytes) : cpu_elems(tile_bytes);
 }
 
 /* Bytes of a kept tensor: as many again come from the other file. */
@@ -87,7 +100,7 @@ _Static_assert(sizeof(struct buffers) <= sizeof(union qp_any_buffers), "the buff
 static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
 {
     struct buffers *b = buffers;
-    size_t n = unit_elems(tile_bytes), n_sets = window_sets(tile_bytes);
+    size_t n = cpu_elems(tile_bytes), n_sets = window_sets(tile_bytes);
     b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
     b->block = qp_take(carve, QP_BLOCK * sizeof(double));
     b->codes = qp_take(carve, QP_CODE_ROOM(n) + 1);
@@ -98,14 +111,28 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->sums = qp_take(carve, n / QP_BLOCK * sizeof *b->sums);
 }
 
+static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+{
+    struct buffers *b = buffers;
+    b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    b->sums = qp_take(carve, device_elems(tile_bytes) / QP_BLOCK * sizeof *b->sums);
+    qp_flat_carve(carve, tile_bytes, &b->flat);
+}
+
+static void attach_lane(void *buffers, struct qp_lane *lane)
+{
+    ((struct buffers *)buffers)->flat.lane = lane;
+}
+
 static void carve_ring(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job)
 {
-    const size_t n_blocks = unit_elems(tile_bytes) / QP_BLOCK;
+    struct engine *e = (struct engine *)job;
+    const size_t n_blocks = unit_elems(e, tile_bytes) / QP_BLOCK;
     struct slot *ring = qp_take(carve, RING * sizeof *ring);
     struct qp_sums *sums = qp_take(carve, RING * n_blocks * sizeof *sums);
     for (size_t i = 0; ring && i < RING; i++)
         ring[i] = (struct slot){.sums = sums + i * n_blocks};
-    ((struct engine *)job)->ring = ring;
+    e->ring = ring;
 }
 
 /* In what the units of a pair count: elements, or bytes of a kept tensor. */
@@ -114,7 +141,7 @@ static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
     const struct engine *e = ctx;
     const struct qp_pair *pair = &e->pairs[i];
     *unit_length =
-        pair->file.native ? unit_elems(e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
+        pair->file.native ? unit_elems(e, e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
     return pair->file.native ? qp_entry_elements(pair->source)
                              : pair->source->end - pair->source->begin;
 }
@@ -185,29 +212,33 @@ static double bound_at(const struct task *task, const struct qp_decoded *part, s
     return task->b->bound[part->set + set];
 }
 
-/* Takes over what a check found in a part. */
-static void add_check(struct task *task, const struct qp_decoded *decoded,
-                      const struct qp_check *check)
+/* What a check found, and where; returns whether its first offence is the first of the unit. */
+static bool add_check(struct task *task, const struct qp_check *check, size_t *first)
 {
     struct qp_measure *part = &task->found->part;
     uint64_t offences = check->offences;
-    size_t first = check->first_offence;
+    *first = check->first_offence;
     if (!task->can_clip && check->clipped) { /* then a clipped value is an offence too */
-        if (offences == 0 || check->first_clipped < first)
-            first = check->first_clipped;
+        if (offences == 0 || check->first_clipped < *first)
+            *first = check->first_clipped;
         offences += check->clipped;
     }
-    if (part->offences == 0 && offences) {
-        size_t at = (size_t)decoded->at + first;
-        part->first = task->unit->elem + at;
-        part->x = value_at(task->kernels->dtype, task->source, at);
-        part->y = value_at(task->kernels->work->work, decoded->y, first);
-        part->bound = bound_at(task, decoded, first);
-    }
+    const bool is_first = part->offences == 0 && offences > 0;
     part->offences += offences;
     part->clipped += check->clipped;
     part->nonfinite += check->nonfinite;
     part->max_clip = check->max_clip > part->max_clip ? check->max_clip : part->max_clip;
+    return is_first;
+}
+
+/* The first offence of the unit: the at-th of its elements. */
+static void set_first(struct task *task, size_t at, double y, double bound)
+{
+    struct qp_measure *part = &task->found->part;
+    part->first = task->unit->elem + at;
+    part->x = value_at(task->kernels->dtype, task->source, at);
+    part->y = y;
+    part->bound = bound;
 }
 
 static void check_part(struct task *task, const struct qp_decoded *part)
@@ -218,7 +249,10 @@ static void check_part(struct task *task, const struct qp_decoded *part)
     k->check(&part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y,
              &task->rule, (const char *)window->scale + part->set * k->work_bytes,
              window->zero + part->set, task->b->bound + part->set, &check);
-    add_check(task, part, &check);
+    size_t first;
+    if (add_check(task, &check, &first))
+        set_first(task, (size_t)part->at + first, value_at(k->work->work, part->y, first),
+                  bound_at(task, part, first));
 }
 
 /*
@@ -281,16 +315,22 @@ static void measure_part(struct task *task, const struct qp_decoded *part)
         check_part(task, part);
 }
 
-static enum qplan_status read_unit(const struct engine *e, struct task *task,
-                                   struct qplan_error *err)
+static enum qplan_status read_source(const struct engine *e, struct task *task,
+                                     struct qplan_error *err)
+{
+    const struct unit *unit = task->unit;
+    const size_t size = task->kernels->elem_bytes;
+    const uint64_t off = e->source->header_bytes + unit->pair->source->begin + unit->elem * size;
+    task->source = qp_io_room(task->b->source, off, off);
+    return qp_file_read(&e->source->file, off, task->source, (size_t)unit->n * size, err);
+}
+
+static enum qplan_status read_codes(const struct engine *e, struct task *task,
+                                    struct qplan_error *err)
 {
     const struct unit *unit = task->unit;
     const struct qp_native_tensor *tensor = task->decoder.tensor;
-    const size_t size = task->kernels->elem_bytes;
     const struct qp_code_form form = qp_code_form(&tensor->scheme, e->job.run->isa);
-    const uint64_t off = e->source->header_bytes + unit->pair->source->begin + unit->elem * size;
-    task->source = qp_io_room(task->b->source, off, off);
-    QP_TRY(qp_file_read(&e->source->file, off, task->source, (size_t)unit->n * size, err));
     return qp_read_codes(e->file, tensor->part[QP_CODES], &task->decoder.sets, &form, unit->elem,
                          (size_t)unit->n, task->b->codes, &task->decoder.codes,
                          &task->found->part.bad_pads, err);
@@ -301,11 +341,51 @@ static enum qplan_status compare_codes(const struct engine *e, struct task *task
 {
     struct qp_decoded part;
     bool found;
-    QP_TRY(read_unit(e, task, err));
+    QP_TRY(read_source(e, task, err));
+    QP_TRY(read_codes(e, task, err));
     QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     while (found) {
         measure_part(task, &part);
         QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
+    }
+    return QPLAN_OK;
+}
+
+/* The blocks of a part that a device has measured. */
+static void add_found(struct task *task, const struct qp_flat_walk *walk)
+{
+    for (uint64_t i = 0; i < walk->work.n; i += QP_BLOCK) {
+        const struct qp_flat_found found =
+            qp_flat_found_at(&walk->work, walk->b->found, (size_t)(i / QP_BLOCK));
+        size_t first;
+        double bound;
+        task->b->sums[task->found->n_blocks++] = found.sums;
+        task->found->part.bad_pads += found.bad_pads;
+        if (add_check(task, &found.check, &first)) {
+            const double y = qp_flat_value_at(walk, i + first, &bound);
+            set_first(task, (size_t)(walk->at + i) + first, y, bound);
+        }
+    }
+}
+
+static enum qplan_status compare_on_device(const struct engine *e, struct task *task,
+                                           struct qplan_error *err)
+{
+    struct qp_flat_walk walk = {.device = e->device,
+                                .b = &task->b->flat,
+                                .st = e->file,
+                                .tensor = task->decoder.tensor,
+                                .elem = task->unit->elem,
+                                .n = task->unit->n};
+    bool found;
+    qp_flat_begin(&walk, task->kernels->dtype);
+    QP_TRY(read_source(e, task, err));
+    const char *source = task->source;
+    QP_TRY(qp_flat_next(&walk, &found, err));
+    while (found) {
+        QP_TRY(qp_flat_measure(&walk, source + walk.at * task->kernels->elem_bytes, err));
+        add_found(task, &walk);
+        QP_TRY(qp_flat_next(&walk, &found, err));
     }
     return QPLAN_OK;
 }
@@ -336,7 +416,7 @@ static enum qplan_status do_unit(struct engine *e, const struct unit *unit, cons
         return compare_bytes(e, unit, b, found, err);
     struct task task = {.unit = unit, .b = b, .largest = unit->largest, .found = found};
     prepare(e, &task);
-    return compare_codes(e, &task, err);
+    return e->device ? compare_on_device(e, &task, err) : compare_codes(e, &task, err);
 }
 
 /* ---- Results in order --------------------------------------------------------------------------
@@ -439,14 +519,31 @@ static uint64_t total_bytes(const struct qp_pair *pairs, size_t n)
     return total;
 }
 
+static enum qplan_status take_device(struct engine *e, size_t n, const struct qplan_run *run,
+                                     struct qplan_error *err)
+{
+    struct qp_device_need need = {.n_rows = 0};
+    qp_need_pairs(&need, e->pairs, n);
+    if (run)
+        QP_TRY(qp_device_take(run->device, &need, run->threads, err));
+    e->device = qp_device_of(run);
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_st *file,
                                    const struct qp_st *source, const struct qplan_run *run,
                                    struct qplan_error *err)
 {
-    static const struct qp_job_ops ops = {.buffers_size = sizeof(struct buffers),
-                                          .carve = carve_buffers,
-                                          .carve_shared = carve_ring,
-                                          .step = step};
+    static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct buffers),
+                                             .carve = carve_buffers,
+                                             .carve_shared = carve_ring,
+                                             .step = step};
+    static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct buffers),
+                                                .carve = carve_device_buffers,
+                                                .carve_shared = carve_ring,
+                                                .device_bytes = qp_flat_block_bytes,
+                                                .attach = attach_lane,
+                                                .step = step};
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
@@ -456,7 +553,10 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
     e->flat = (struct qp_flat){.ctx = e, .n_items = n, .length = pair_length};
     for (size_t i = 0; i < n; i++)
         pairs[i].result = (struct qp_measure){.max_abs = -1};
-    enum qplan_status status = qp_job_run(&e->job, &ops, run, total_bytes(pairs, n), err);
+    enum qplan_status status = take_device(e, n, run, err);
+    if (status == QPLAN_OK)
+        status =
+            qp_job_run(&e->job, e->device ? &on_device : &on_cpu, run, total_bytes(pairs, n), err);
     qp_free(e);
     return status;
 }
