@@ -431,7 +431,7 @@ struct qplan_run {
     uint64_t memory_bytes; /* cap of the data buffers; 0 = the default of a few MiB a thread */
     enum qplan_isa isa;
     bool force;                  /* replace an existing output */
-    struct qplan_device *device; /* where qplan_quantize makes codes; NULL = the CPU */
+    struct qplan_device *device; /* where tensors are computed; NULL = the CPU */
     /* Called from one thread at a time with the bytes of input done and to do. NULL = silent. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *progress_ctx;

@@ -63,29 +63,32 @@ _qplan() {
         --against) return ;;
         --include) compopt +o default; return ;;
         --fail-if) compopt +o default; return ;;
-        --device) words='auto cpu' ;;
+        --device) words='auto cpu cuda opencl' ;;
+        --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
         case $previous in
         --fail-if) compopt +o default; return ;;
-        --device) words='auto cpu' ;;
+        --device) words='auto cpu cuda opencl' ;;
+        --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--fail-if --device --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     dequantize)
         case $previous in
         -o | --output) return ;;
         --dtype) words='f32 f16 bf16' ;;
-        --device) words='auto cpu' ;;
+        --device) words='auto cpu cuda opencl' ;;
+        --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='-o --output --force --dtype --device --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='-o --output --force --dtype --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     devices)

@@ -113,8 +113,47 @@ def check_fp64(bench, model):
     status, _, err = bench.quantize("opencl", fault="no-fp64:0")
     bench.check("f32 without f64", status == 0, err)
     (bench.folder / "out").unlink(missing_ok=True)
+    check_way_back(bench, model.parent / "q.safetensors", fault="no-fp64:0")
     bench.model = write_model(model, "F64", 8)
     bench.refused("f64 without f64", "no 64-bit floats, which 'w' needs", fault="no-fp64:0")
+
+
+def check_way_back(bench, file, fault):
+    """Without 64-bit floats f32 can be restored, but not measured; with auto the CPU does it."""
+    bench.run("quantize", "--device", "cpu", "-q", "-o", file, bench.model)
+    status, _, err = bench.run("dequantize", "--device", "opencl", "-q", "-o", "out", file,
+                               fault=fault)
+    bench.check("dequantize without f64", status == 0, err)
+    bench.run("dequantize", "--device", "cpu", "-q", "-o", "cpu", file)
+    outputs = [bench.folder / name for name in ("out", "cpu")]
+    bench.check("dequantize without f64", len({path.read_bytes() for path in outputs}) == 1)
+    for path in outputs:
+        path.unlink()
+    for command in (("verify", file, bench.model), ("inspect", file, "--against", bench.model)):
+        status, out, err = bench.run(*command, "--device", "opencl", fault=fault)
+        bench.check(f"{command[0]} without f64", status == 5 and not out and "the device has no "
+                    "64-bit floats, which measuring errors needs" in err, err)
+        status, _, err = bench.run(*command, "--device", "auto", fault=fault)
+        bench.check(f"{command[0]} with auto", status == 0, err)
+    for fault, message in (("flip:LAST", "the device does not compute as the CPU does"),
+                           ("clFinish:LAST=-36", "clFinish failed"),
+                           ("clEnqueueReadBuffer:LAST=-36", "clEnqueueReadBuffer failed")):
+        for command in (("verify", file, bench.model), ("dequantize", "-o", "out", file)):
+            check_last(bench, command, fault, message)
+
+
+def check_last(bench, command, fault, message):
+    """The last call of a run belongs to its only part: the proof has passed by then."""
+    name = fault.split(":")[0]
+    with tempfile.NamedTemporaryFile() as told:
+        counted = f"{name}:1000000" + ("" if name == "flip" else "=-36")
+        bench.run(*command, "--device", "opencl", "--threads", "1", fault=counted, told=told.name)
+        last = pathlib.Path(told.name).read_text().strip()
+    (bench.folder / "out").unlink(missing_ok=True)
+    status, out, err = bench.run(*command, "--device", "opencl", "--threads", "1",
+                                 fault=fault.replace("LAST", last))
+    bench.check(f"{command[0]} {fault}", status == 5 and message in err and not out, err)
+    bench.check(f"{command[0]} {fault}", not (bench.folder / "out").exists(), "a file is left over")
 
 
 def write_model(path, dtype, size):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the files that quantize writes on a device with those of the CPU.
+"""Compares the files and reports that a device makes with those of the CPU.
 
     files.py --qplan PATH --data testdata/golden [--device opencl]     exit 77 without the device
 
@@ -20,6 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 SPEC = importlib.util.spec_from_file_location("golden", HERE.parent / "golden" / "run.py")
 golden = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(golden)
+sys.path.insert(0, str(HERE))
+import way_back
 
 SETTINGS = ((), ("--threads", "1"), ("--threads", "3", "--device-memory", "2M"),
             ("--memory", "1M"))
@@ -105,6 +107,7 @@ def main():
         check_golden(bench, args.data.resolve())
         check_schemes(bench, model)
         check_errors(bench, args.data.resolve(), model)
+        way_back.check(bench, args.data.resolve(), model, golden.SCHEMES)
         print("\n".join(bench.failures + [f"{bench.n - len(bench.failures)} of {bench.n} passed"]))
         return 1 if bench.failures else 0
 
