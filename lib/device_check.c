@@ -4,6 +4,7 @@
  */
 #include "device.h"
 
+#include "../kernels/dtypes/bits.h"
 #include "base/check.h"
 #include "transfer.h"
 
@@ -225,7 +226,7 @@ static struct qp_flat_found measure_block(const struct qp_flat_work *work,
 /* Which NaN it is shows nowhere. */
 static bool same_number(double a, double b)
 {
-    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+    return qp_bits_f64(a) == qp_bits_f64(b) || (isnan(a) && isnan(b));
 }
 
 static bool same_sums(const struct qp_sums *a, const struct qp_sums *b)
