@@ -16,6 +16,7 @@
 #include "job.h"
 #include "transfer.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Results that may wait for that of a unit before them. */
@@ -257,13 +258,14 @@ static void check_part(struct task *task, const struct qp_decoded *part)
 
 /*
  * A limit that the square of an error above the bound is above too: a little less than the bound's
- * own square, so that roundings do not matter. Below 0, which nothing keeps, where there is no
- * bound or its square is too near an end of the range to say.
+ * own square, so that roundings do not matter. Where there is no bound, or its square is too near
+ * an end of the range to say, it is what nothing keeps, not even the -1 that kernels begin with: a
+ * scale that is NaN gives errors that are no numbers, and the largest of none is that.
  */
 static double sure_square(double bound)
 {
     const double square = bound * bound;
-    return bound > 0 && square > 0x1p-900 && square < 0x1p1000 ? square * (1 - 0x1p-50) : -1;
+    return bound > 0 && square > 0x1p-900 && square < 0x1p1000 ? square * (1 - 0x1p-50) : -INFINITY;
 }
 
 /*
