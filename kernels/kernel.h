@@ -65,7 +65,7 @@ struct qp_sums {
     double e2, x2, y2, xy; /* of e = x - y, with y the decoded value */
     double max_abs;        /* largest |e|, -1 without a finite x */
     size_t max_at;         /* its first element; looked for only where max_abs > floor, else 0 */
-    bool within;           /* every x is finite, and e * e <= the limit of its place */
+    bool within;           /* every x and y is finite, and e * e <= the limit of its place */
 };
 
 /*

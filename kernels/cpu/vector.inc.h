@@ -351,6 +351,7 @@ static void NAME(sums)(const void *src, const void *y, size_t n, const struct qp
         NAME(sums_block)(src, y, n, wish, result);
     else if (max_abs > wish->floor)
         result->max_at = NAME(find_error)(src, y, n, max_abs);
+    result->within = result->within && result->e2 <= DBL_MAX; /* no comparison sees a NaN */
 }
 
 static const struct qp_source_kernels NAME(source) = {

@@ -279,6 +279,9 @@ static void check_limits(const struct qp_source_kernels *row, size_t n, size_t w
         assert_false(found.within);
         limit[k] = kept;
     }
+    set_work(row, y, random_below(seed, n), NAN);
+    row->sums(src, y, n, &wish, &found);
+    assert_false(found.within);
     put_source(row, src, random_below(seed, n), INFINITY, 0);
     row->sums(src, y, n, &wish, &found);
     assert_false(found.within);
