@@ -5,7 +5,9 @@
 
 const struct qp_backend *const qp_backends[] = {&qp_backend_opencl, NULL};
 
-#define QK_DECLARE(program) extern const char qk_##program##_text[];
+#define QK_DECLARE(program)                                                                        \
+    extern const char qk_##program##_text[], qk_##program##_ptx[];                                 \
+    extern const unsigned char qk_##program##_sass[];
 QK_PROGRAMS(QK_DECLARE)
 #undef QK_DECLARE
 
@@ -13,6 +15,12 @@ const char *const qk_program_texts[QK_PROGRAM_COUNT] = {
 #define QK_TEXT(program) qk_##program##_text,
     QK_PROGRAMS(QK_TEXT)
 #undef QK_TEXT
+};
+
+const struct qk_cuda_image qk_cuda_images[QK_PROGRAM_COUNT] = {
+#define QK_IMAGE(program) {qk_##program##_ptx, qk_##program##_sass},
+    QK_PROGRAMS(QK_IMAGE)
+#undef QK_IMAGE
 };
 
 const struct qk_kernel_row qk_kernel_rows[QK_KERNEL_COUNT] = {

@@ -136,10 +136,11 @@ static inline qk_u64 qk_host_u64(double x)
 #define QK_ATOMIC_ADD(p, n)   ((void)(*(p) += (n)))
 #define QK_ATOMIC_MIN(p, n)   ((void)(*(p) = *(p) < (n) ? *(p) : (n)))
 
-/* The function behind the name takes its arguments like a launch does: one pointer for any kernel.
- */
+/* The function behind the name takes its arguments like a launch does: one pointer for any kernel,
+ * to so many bytes. */
 #define QK_KERNEL(name, ARGS) QK_HOST_KERNEL(name, ARGS) /* name is a macro of its own */
 #define QK_HOST_KERNEL(name, ARGS)                                                                 \
+    enum { name##_n_args = sizeof(ARGS) };                                                         \
     static void name##_group(qk_u32 qk_host_group, qk_u8 *block, ARGS a);                          \
     static void name(qk_u32 qk_host_group, void *block, const void *args)                          \
     {                                                                                              \
