@@ -3,7 +3,7 @@
  */
 #include "backend.h"
 
-const struct qp_backend *const qp_backends[] = {&qp_backend_opencl, NULL};
+const struct qp_backend *const qp_backends[] = {&qp_backend_cuda, &qp_backend_opencl, NULL};
 
 #define QK_DECLARE(program)                                                                        \
     extern const char qk_##program##_text[], qk_##program##_ptx[];                                 \

@@ -95,6 +95,9 @@ struct qp_backend {
     enum qplan_status (*open)(struct qp_gpu **out, size_t place, struct qplan_error *err);
     void (*close)(struct qp_gpu *gpu);
 
+    /* Bytes of the host that a lane with such a block takes beside it; NULL = none. */
+    uint64_t (*host_bytes)(uint64_t n_bytes);
+
     /* A lane with a block of n_bytes of device memory, which is there and not only promised. */
     enum qplan_status (*alloc)(struct qp_lane **out, struct qp_gpu *gpu, uint64_t n_bytes,
                                struct qplan_error *err);
@@ -115,7 +118,7 @@ struct qp_backend {
     enum qplan_status (*sync)(struct qp_lane *lane, struct qplan_error *err);
 };
 
-extern const struct qp_backend qp_backend_opencl;
+extern const struct qp_backend qp_backend_cuda, qp_backend_opencl;
 
 /* All backends of this build, in the order of `auto`, ended by NULL. */
 extern const struct qp_backend *const qp_backends[];

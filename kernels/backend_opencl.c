@@ -88,15 +88,6 @@ static uint64_t number_of(const struct qp_cl *cl, cl_device_id device, cl_device
     return cl->clGetDeviceInfo(device, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
 }
 
-/* One line of ASCII: what a driver says goes to terminals and into JSON. */
-static void make_plain(char *text)
-{
-    for (; *text; text++) {
-        if (*text < ' ' || *text > '~')
-            *text = ' ';
-    }
-}
-
 static void text_of(const struct qp_cl *cl, cl_device_id device, cl_device_info what, char *out,
                     size_t n_out)
 {
@@ -104,7 +95,7 @@ static void text_of(const struct qp_cl *cl, cl_device_id device, cl_device_info 
     if (cl->clGetDeviceInfo(device, what, sizeof text, text, NULL) != CL_SUCCESS)
         text[0] = '\0';
     text[sizeof text - 1] = '\0';
-    make_plain(text);
+    qp_dl_make_plain(text);
     (void)snprintf(out, n_out, "%.*s", (int)n_out - 1, text);
 }
 
@@ -166,7 +157,7 @@ static enum qplan_status fail_build(struct qplan_error *err, const struct cl_gpu
     (void)g->cl.clGetProgramBuildInfo(program, g->device, CL_PROGRAM_BUILD_LOG, sizeof log, log,
                                       NULL);
     log[sizeof log - 1] = '\0';
-    make_plain(log);
+    qp_dl_make_plain(log);
     return qp_fail(err, QPLAN_ERR_DEVICE, g->gpu.info.label,
                    "the driver cannot build the kernels: error %d on %s: %.300s", (int)error,
                    g->gpu.info.name, log);

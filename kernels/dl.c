@@ -29,3 +29,11 @@ bool qp_dl_load(const char *const *libraries, const char *const *names, size_t n
     }
     return true;
 }
+
+void qp_dl_make_plain(char *text)
+{
+    for (; *text; text++) {
+        if (*text < ' ' || *text > '~')
+            *text = ' ';
+    }
+}

@@ -18,4 +18,7 @@
 bool qp_dl_load(const char *const *libraries, const char *const *names, size_t n, void **out,
                 char reason[QP_REASON]);
 
+/* One line of ASCII: what a driver says goes to terminals and into JSON. */
+void qp_dl_make_plain(char *text);
+
 #endif

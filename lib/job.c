@@ -16,6 +16,12 @@
 /* For a device: large enough that a copy over a bus runs at its full speed. */
 #define TILE_DEVICE ((size_t)4 << 20)
 
+/*
+ * Workers that wait for a device leave their core to others: on one core too, the copies of one
+ * overlap with the kernels of another.
+ */
+#define DEVICE_TEAM 2u
+
 static const struct qplan_run default_run;
 
 /* ---- Memory ------------------------------------------------------------------------------------
@@ -53,14 +59,24 @@ static uint64_t shared_bytes(struct qp_job *job, size_t tile_bytes)
     return count.used;
 }
 
-static uint64_t team_bytes(struct qp_job *job, unsigned n, size_t tile_bytes)
-{
-    return shared_bytes(job, tile_bytes) + n * worker_bytes(job, tile_bytes);
-}
-
 static uint64_t device_bytes(const struct qp_job *job, unsigned n, size_t tile_bytes)
 {
     return job->ops->device_bytes ? n * job->ops->device_bytes(tile_bytes) : 0;
+}
+
+/* Memory of the host that a worker's lane takes. */
+static uint64_t lane_bytes(const struct qp_job *job, size_t tile_bytes)
+{
+    if (!job->ops->device_bytes)
+        return 0;
+    const struct qp_backend *backend = job->run->device->gpu->backend;
+    return backend->host_bytes ? backend->host_bytes(device_bytes(job, 1, tile_bytes)) : 0;
+}
+
+static uint64_t team_bytes(struct qp_job *job, unsigned n, size_t tile_bytes)
+{
+    return shared_bytes(job, tile_bytes) +
+           n * (worker_bytes(job, tile_bytes) + lane_bytes(job, tile_bytes));
 }
 
 static uint64_t memory_cap(const struct qp_job *job)
@@ -104,6 +120,8 @@ static enum qplan_status fail_cap(struct qp_job *job, struct qplan_error *err)
 static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
 {
     job->n_workers = job->run->threads ? job->run->threads : qp_cpu_count();
+    if (!job->run->threads && job->ops->device_bytes && job->n_workers < DEVICE_TEAM)
+        job->n_workers = DEVICE_TEAM;
     job->tile_bytes = job->ops->device_bytes ? TILE_DEVICE : TILE_DEFAULT;
     while (!fits(job)) {
         if (!shrink(job))

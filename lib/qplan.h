@@ -397,7 +397,7 @@ enum qplan_backend {
 const char *qplan_backend_name(enum qplan_backend backend);
 
 /*
- * Where jobs compute. "cpu"; "opencl" or "opencl:N", the N-th device of a backend, the first
+ * Where jobs compute. "cpu"; "cuda", "opencl" or "cuda:N", the N-th device of a backend, the first
  * without a number; "auto", the first device that can be used and for which copying the data pays,
  * else the CPU. A device that runs on the CPU is used only when named. Results are the same bits
  * everywhere; each device has to prove it on fixed vectors before it is used, and again on one tile

@@ -3,11 +3,14 @@
 #
 #   scripts/test.sh [--fast] [--full] [-L LABEL]
 #   scripts/test.sh --oracle
+#   scripts/test.sh --device cuda|opencl
 #
 #   --fast     the first configuration only
 #   --full     also the tests labelled slow, and five minutes of fuzzing per target, not 30 seconds
-#   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops static slow
+#   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops gpu static slow
 #   --oracle   only the comparison with PyTorch, which it installs into build/oracle-venv: about 1 GB
+#   --device   only the tests labelled gpu, those of this backend on the device of this machine, with
+#              its own driver; without such a device they fail
 #
 # The configurations, one folder below build/ each (CMakePresets.json has their settings):
 #   test    gcc, warnings are errors: every test, with the static checks
@@ -24,6 +27,7 @@ fuzz_seconds=30
 timeout=900
 skip="slow"
 oracle=""
+device=""
 while [ $# -gt 0 ]; do
     case $1 in
     --fast) fast=1 ;;
@@ -37,6 +41,13 @@ while [ $# -gt 0 ]; do
         oracle=oracle
         fast=1
         label=oracle
+        ;;
+    --device)
+        device=${2:?"--device needs cuda or opencl"}
+        case $device in cuda | opencl) ;; *) echo "--device: expected cuda or opencl" >&2 && exit 2 ;; esac
+        fast=1
+        label=gpu
+        shift
         ;;
     -L)
         label=${2:?"-L needs a label"}
@@ -83,7 +94,8 @@ run() {
     start=$(date +%s)
     echo "==== $name: build"
     mkdir -p "$dir"
-    if ! { cmake --preset "$name" -DQPLAN_FUZZ_SECONDS=$fuzz_seconds &&
+    if ! { cmake --preset "$name" -DQPLAN_FUZZ_SECONDS=$fuzz_seconds \
+        -DQPLAN_TEST_DEVICE="$device" &&
         cmake --build "$dir" -j "$(nproc)"; } >"$dir/build.log" 2>&1; then
         cat "$dir/build.log"
         note "$name" "FAILED to build"

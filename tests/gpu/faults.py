@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Lets a device fail in every way there is: the stated error, exit 5, and nothing written.
+"""Lets OpenCL fail in every way there is: the stated error, exit 5, and nothing written.
 
     faults.py --qplan PATH --fault libOpenCL.so.1     exit 77 without a device
 
 The library named by --fault stands before the real loader (opencl_fault.c); others are broken ones
-that are made here.
+that are made here. cuda_faults.py does the same with CUDA.
 """
 
 import argparse
@@ -51,6 +51,9 @@ def real_loader():
 
 
 class Bench:
+    """Runs of a program with a library of --fault, in a folder that is empty between them."""
+    device = "opencl"
+
     def __init__(self, args, folder):
         self.qplan, self.folder = args.qplan.resolve(), folder
         self.fault_folder = args.fault.resolve().parent
@@ -69,8 +72,10 @@ class Bench:
                               text=True, timeout=300, cwd=self.folder)
         return done.returncode, done.stdout, done.stderr
 
-    def quantize(self, device, **how):
-        return self.run("quantize", "--device", device, "--threads", "1", "-q", "-o", "out",
+    def quantize(self, device, threads=1, memory=None, **how):
+        limits = ("--threads", threads) if threads else ()
+        limits += ("--memory", memory) if memory else ()
+        return self.run("quantize", "--device", device, *limits, "-q", "--force", "-o", "out",
                         self.model, **how)
 
     def check(self, what, holds, why=""):
@@ -78,11 +83,34 @@ class Bench:
         if not holds:
             self.failures.append(f"FAILED {what}: {why}")
 
-    def refused(self, what, message, device="opencl", **how):
-        status, out, err = self.quantize(device, **how)
-        left = sorted(path.name for path in self.folder.iterdir() if path.is_file())
+    def refused(self, what, message, device=None, **how):
+        """Exit 5 with that message; the file that is there stays, and there is no other."""
+        (self.folder / "out").write_text("old")
+        status, out, err = self.quantize(device or self.device, **how)
+        left = {path.name: path.read_bytes() for path in self.folder.iterdir()}
         self.check(what, status == 5 and message in err and not out, f"exit {status}: {err.strip()}")
-        self.check(what, not left, f"left over: {left}")
+        self.check(what, left == {"out": b"old"}, f"left over: {sorted(left)}")
+        (self.folder / "out").unlink(missing_ok=True)
+
+    def broken_libraries(self, folder, library, first_call):
+        """One that is none, and one without calls; the folder of the second."""
+        (folder / "broken").mkdir()
+        (folder / "broken" / library).write_text("not a library\n")
+        self.refused("a broken library", f"{self.device}: no library: ", libraries=folder / "broken")
+        (folder / "empty").mkdir()
+        subprocess.run(["cc", "-shared", "-o", folder / "empty" / library, "-x", "c", "/dev/null"],
+                       check=True)
+        self.refused("a library without calls", f"{library} lacks {first_call}",
+                     libraries=folder / "empty")
+        status, out, _ = self.run("devices", "--json", libraries=folder / "empty")
+        entry = next(d for d in json.loads(out)["devices"] if d["backend"] == self.device)
+        self.check("devices of a library without calls", status == 0 and entry["id"] is None and
+                   not entry["usable"] and "lacks" in entry["reason"], out)
+        return folder / "empty"
+
+    def report(self):
+        print("\n".join(self.failures + [f"{self.n - len(self.failures)} of {self.n} passed"]))
+        return 1 if self.failures else 0
 
 
 def count(bench, name):
@@ -166,19 +194,8 @@ def write_model(path, dtype, size):
 
 
 def check_libraries(bench, folder):
-    (folder / "broken").mkdir()
-    (folder / "broken" / "libOpenCL.so.1").write_text("not a library\n")
-    bench.refused("a broken library", "opencl: no library: ", libraries=folder / "broken")
-    (folder / "empty").mkdir()
-    subprocess.run(["cc", "-shared", "-o", folder / "empty" / "libOpenCL.so.1", "-x", "c",
-                    "/dev/null"], check=True)
-    bench.refused("a library without calls", "libOpenCL.so.1 lacks clGetPlatformIDs",
-                  libraries=folder / "empty")
-    status, out, _ = bench.run("devices", "--json", libraries=folder / "empty")
-    entry = json.loads(out)["devices"][0]
-    bench.check("devices of a library without calls", status == 0 and entry["id"] is None and
-                not entry["usable"] and "lacks" in entry["reason"], out)
-    status, _, err = bench.quantize("auto", libraries=folder / "empty")
+    empty = bench.broken_libraries(folder, "libOpenCL.so.1", "clGetPlatformIDs")
+    status, _, err = bench.quantize("auto", libraries=empty)
     bench.check("auto goes on without a device", status == 0, err)
     (bench.folder / "out").unlink()
 
@@ -192,20 +209,18 @@ def main():
         bench = Bench(args, pathlib.Path(folder))
         bench.model = write_model(pathlib.Path(libraries) / "f32.safetensors", "F32", 4)
         listed = json.loads(bench.run("devices", "--json")[1])
-        if not any(device["usable"] for device in listed["devices"]):
+        if not any(d["usable"] and d["backend"] == "opencl" for d in listed["devices"]):
             print("skipped: no usable OpenCL device")
             return 77
         status, _, err = bench.quantize("opencl", fault="none:0")
         bench.check("without a fault", status == 0, err)
         (bench.folder / "out").unlink(missing_ok=True)
         bench.refused("no such number", "no such device: expected 0 to ", device="opencl:9")
-        bench.refused("no CUDA", "cuda: this build has no such backend", device="cuda")
         check_libraries(bench, pathlib.Path(libraries))
         check_calls(bench)
         check_memory(bench)
         check_fp64(bench, pathlib.Path(libraries) / "f64.safetensors")
-        print("\n".join(bench.failures + [f"{bench.n - len(bench.failures)} of {bench.n} passed"]))
-        return 1 if bench.failures else 0
+        return bench.report()
 
 
 if __name__ == "__main__":

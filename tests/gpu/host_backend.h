@@ -6,22 +6,11 @@
 #ifndef TESTS_HOST_BACKEND_H
 #define TESTS_HOST_BACKEND_H
 
-#define QK_FP64
-#include "kernels/gpu/qk_affine_program.h"
-#include "kernels/gpu/qk_rows_program.h"
-#include "kernels/gpu/qk_tiles_program.h"
+#include "host_kernels.h"
 
 #include "kernels/backend.h"
 
 #include <stdlib.h>
-
-typedef void (*host_kernel)(qk_u32 group, void *block, const void *args);
-
-static const host_kernel host_kernels[QK_KERNEL_COUNT] = {
-#define HOST_ROW(name) name,
-    QK_KERNELS(HOST_ROW, HOST_ROW)
-#undef HOST_ROW
-};
 
 struct host_lane {
     struct qp_lane lane;
@@ -69,7 +58,7 @@ static enum qplan_status host_launch(struct qp_lane *lane, const struct qp_launc
 {
     (void)err;
     for (uint32_t i = 0; i < launch->groups; i++)
-        host_kernels[launch->kernel](i, ((struct host_lane *)lane)->block, launch->args);
+        host_kernels[launch->kernel].run(i, ((struct host_lane *)lane)->block, launch->args);
     return QPLAN_OK;
 }
 

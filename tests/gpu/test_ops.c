@@ -1,6 +1,8 @@
 /*
- * test_ops.c - operators on the first usable OpenCL device, which is opened once: every case of
- * testdata/ops with groups of 1, 32 and 256 threads and of the sizes in use. 77 without a device.
+ * test_ops.c - operators on the first usable device of a backend, which is opened once: every case
+ * of testdata/ops with groups of 1, 32 and 256 threads and of the sizes in use.
+ *
+ *     gpu-ops cuda|opencl     exit 77 without a device
  */
 #include "op_device.h"
 
@@ -12,21 +14,24 @@ static void test_every_case(void **state)
         check_device(*state, group_sizes[i]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const char *wanted = argc == 2 ? argv[1] : "opencl";
+    const struct qp_backend *backend =
+        strcmp(wanted, "cuda") == 0 ? &qp_backend_cuda : &qp_backend_opencl;
     struct qp_device_info infos[4];
     char reason[QP_REASON], name[32];
     struct qplan_error err;
-    const size_t n = qp_backend_opencl.probe(infos, 4, reason);
+    const size_t n = backend->probe(infos, 4, reason);
     size_t i = 0;
     while (i < n && i < 4 && infos[i].reason[0])
         i++;
     if (i == n || i == 4) {
-        printf("skipped: no usable OpenCL device: %s\n", n ? infos[0].reason : reason);
+        printf("skipped: no usable %s device: %s\n", wanted, n ? infos[0].reason : reason);
         return 77;
     }
     struct qplan_device *device;
-    (void)snprintf(name, sizeof name, "opencl:%zu", i);
+    (void)snprintf(name, sizeof name, "%s:%zu", wanted, i);
     if (qplan_device_open(&device, name, 0, &err) != QPLAN_OK)
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(test_every_case, device)};
