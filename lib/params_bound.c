@@ -61,7 +61,7 @@ static void bounds_linear(const struct qplan_params *params, size_t n, double *o
     for (size_t i = 0; i < n; i++) {
         const double s = params->scale[i];
         double error = s / 2;
-        if (params->min_val) {
+        if (params->min_val && params->max_val) {
             const int32_t zero = params->zero_point[i];
             const double lo = params->min_val[i] < 0 ? params->min_val[i] : 0;
             const double hi = params->max_val[i] > 0 ? params->max_val[i] : 0;
@@ -84,7 +84,7 @@ static double bound_logarithmic(const struct qplan_params *params, size_t i)
     const struct precision w = precision_of(params);
     double s = params->scale[i], zero = params->zero_point[i], error = s / 2;
     double lo = s * (q_min - zero), hi = s * (q_max - zero), max = exp(hi + error);
-    if (params->min_val) {
+    if (params->min_val && params->max_val) {
         double ln_min = log(params->min_val[i]), ln_max = log(params->max_val[i]);
         error = larger(error, larger(ln_max - hi, lo - ln_min));
         lo = ln_min;
