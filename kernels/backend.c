@@ -34,5 +34,8 @@ const struct qk_kernel_row qk_kernel_rows[QK_KERNEL_COUNT] = {
 #define QK_PROGRAM qk_rows_program
             QK_rows_KERNELS(QK_ROW, QK_ROW)
 #undef QK_PROGRAM
+#define QK_PROGRAM qk_grid_program
+                QK_grid_KERNELS(QK_ROW, QK_ROW)
+#undef QK_PROGRAM
 #undef QK_ROW
 };

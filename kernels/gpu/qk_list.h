@@ -10,10 +10,11 @@
 #ifndef QK_LIST_H
 #define QK_LIST_H
 
-#define QK_PROGRAMS(P) P(tiles) P(affine) P(rows)
+#define QK_PROGRAMS(P) P(tiles) P(affine) P(rows) P(grid)
 
 /* All kernels, program by program. */
-#define QK_KERNELS(X, Y) QK_tiles_KERNELS(X, Y) QK_affine_KERNELS(X, Y) QK_rows_KERNELS(X, Y)
+#define QK_KERNELS(X, Y)                                                                           \
+    QK_tiles_KERNELS(X, Y) QK_affine_KERNELS(X, Y) QK_rows_KERNELS(X, Y) QK_grid_KERNELS(X, Y)
 
 /* ---- tiles: what the checkpoint pipeline runs ------------------------------------------------ */
 
@@ -91,5 +92,24 @@
     X(qk_bag_sum_##dtype)                                                                          \
     X(qk_table_sum_##dtype)                                                                        \
     X(qk_max_gradient_##dtype)
+
+/* ---- grid: the operators of the grid family -------------------------------------------------- */
+
+#define QK_grid_KERNELS(X, Y)                                                                      \
+    QK_GRID_KERNELS(Y, f32)                                                                        \
+    QK_GRID_KERNELS(Y, f16)                                                                        \
+    QK_GRID_KERNELS(Y, bf16)                                                                       \
+    QK_GRID_KERNELS(Y, f64)                                                                        \
+    Y(qk_clear_grid)                                                                               \
+    Y(qk_place_grid)                                                                               \
+    Y(qk_order_grid)
+
+#define QK_GRID_KERNELS(X, dtype)                                                                  \
+    X(qk_sample_grid_##dtype)                                                                      \
+    X(qk_slopes_grid_##dtype)                                                                      \
+    X(qk_taps_grid_##dtype)                                                                        \
+    X(qk_gather_grid_##dtype)                                                                      \
+    X(qk_points_grid_##dtype)                                                                      \
+    X(qk_sums_grid_##dtype)
 
 #endif

@@ -49,6 +49,7 @@ typedef uint4 qk_u32x4;
 #define QK_F64(bits)          as_double(bits)
 #define QK_U64(x)             as_ulong(x)
 #define QK_ATOMIC_ADD(p, n)   ((void)atomic_add((volatile QK_GLOBAL qk_u32 *)(p), n))
+#define QK_ATOMIC_TAKE(p, n)  atomic_add((volatile QK_GLOBAL qk_u32 *)(p), n) /* what it was */
 #define QK_ATOMIC_MIN(p, n)   ((void)atomic_min((volatile QK_GLOBAL qk_u32 *)(p), n))
 
 #elif defined(__CUDACC__)
@@ -75,6 +76,7 @@ typedef uint4 qk_u32x4;
 #define QK_F64(bits)          __longlong_as_double((long long)(bits))
 #define QK_U64(x)             ((qk_u64)__double_as_longlong(x))
 #define QK_ATOMIC_ADD(p, n)   ((void)atomicAdd(p, n))
+#define QK_ATOMIC_TAKE(p, n)  atomicAdd(p, n)
 #define QK_ATOMIC_MIN(p, n)   ((void)atomicMin(p, n))
 
 #else
@@ -134,6 +136,7 @@ static inline qk_u64 qk_host_u64(double x)
 #define QK_F64(bits)          qk_host_f64(bits)
 #define QK_U64(x)             qk_host_u64(x)
 #define QK_ATOMIC_ADD(p, n)   ((void)(*(p) += (n)))
+#define QK_ATOMIC_TAKE(p, n)  ((*(p) += (n)) - (n))
 #define QK_ATOMIC_MIN(p, n)   ((void)(*(p) = *(p) < (n) ? *(p) : (n)))
 
 /* The function behind the name takes its arguments like a launch does: one pointer for any kernel,

@@ -6,7 +6,8 @@
  * weight. Taps outside the image are not in the list, so a point that reads nothing has an empty
  * one, and every loop is the same for all modes, paddings and dimensions. The arithmetic of a point
  * is in grid_point.inc.h, once for each working precision: scalar, one IEEE operation at a time, no
- * function of a library but fmod, which is exact. A device can include the same text.
+ * function of a library but fmod, which is exact. Devices have the same steps in
+ * kernels/gpu/qk_grid_work.inc.h.
  *
  * Channels are worked on side by side: up to QP_GRID_LANES planes are interleaved, so that one tap
  * is one run of memory and the inner loops are over lanes. An image with a plane and a depth of 1

@@ -4,9 +4,11 @@
  */
 #include "families.h"
 
+#include "../../kernels/gpu/qk_grid_args.h"
 #include "../../kernels/ops/affine_grid.h"
 #include "../base/check.h"
 #include "../job.h"
+#include "../op_device.h"
 
 #include <stdatomic.h>
 
@@ -226,6 +228,64 @@ static void run_backward(struct qp_op_call *call)
     call->counts.overflow = job.overflow;
 }
 
+/* ---- On devices -------------------------------------------------------------------------------
+ */
+
+/* Threads of a group; of one that makes the terms of a tile and adds them up. */
+#define GROUP_SIZE     256
+#define SUM_GROUP_SIZE 128
+
+#define STEPS(dtype)                                                                               \
+    {                                                                                              \
+        qk_points_grid_##dtype##_id, qk_sums_grid_##dtype##_id                                     \
+    }
+
+static enum qk_kernel kernel_of(const struct qplan_op *op, bool backward)
+{
+    static const enum qk_kernel ids[][2] = {[QPLAN_F32] = STEPS(f32),
+                                            [QPLAN_F16] = STEPS(f16),
+                                            [QPLAN_BF16] = STEPS(bf16),
+                                            [QPLAN_F64] = STEPS(f64)};
+    return ids[qp_op_float(op->key)][backward];
+}
+
+/* The block holds every point, so their numbers fit. */
+static struct qk_affine_grid_args make_args(const struct qp_op_run *run, const char *from,
+                                            const char *to)
+{
+    const struct qplan_op *op = run->call->op;
+    const struct state *s = op->state;
+    struct qk_affine_grid_args a = {.n_axes = s->n_axes,
+                                    .align_corners = s->align_corners,
+                                    .width = (qk_u32)s->size[0],
+                                    .height = (qk_u32)s->size[1],
+                                    .depth = (qk_u32)s->size[2],
+                                    .n_points = (qk_u32)(s->n_rows * s->size[0]),
+                                    .status = op->block.status,
+                                    .input = qp_op_at(run, from),
+                                    .output = qp_op_at(run, to)};
+    a.n_tiles = (qk_u32)qp_div_up(a.n_points, QK_GRID_TILE);
+    return a;
+}
+
+static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
+{
+    const struct state *s = run->call->op->state;
+    const struct qk_affine_grid_args a = make_args(run, "theta", "output");
+    const struct qp_launch what = {kernel_of(run->call->op, false),
+                                   (uint32_t)(s->n_batch * a.n_tiles), GROUP_SIZE, &a, sizeof a};
+    return qp_op_launch(run, &what, err);
+}
+
+static enum qplan_status launch_backward(struct qp_op_run *run, struct qplan_error *err)
+{
+    const struct state *s = run->call->op->state;
+    const struct qk_affine_grid_args a = make_args(run, "dout", "dtheta");
+    const struct qp_launch what = {kernel_of(run->call->op, true), (uint32_t)s->n_batch,
+                                   SUM_GROUP_SIZE, &a, sizeof a};
+    return qp_op_launch(run, &what, err);
+}
+
 /* ---- The rows ---------------------------------------------------------------------------------
  */
 
@@ -236,6 +296,7 @@ static const struct qp_op_kernel kernels[] = {
      .class = QP_OP_WIDE,
      .workspace = workspace,
      .run = run},
+    {.isa = QPLAN_ISA_SCALAR, .keys = QP_FP_BITS, .class = QP_OP_WIDE, .launch = launch},
 };
 
 static const struct qp_op_kernel backward_kernels[] = {
@@ -245,7 +306,27 @@ static const struct qp_op_kernel backward_kernels[] = {
      .class = QP_OP_SUM,
      .workspace = workspace,
      .run = run_backward},
+    {.isa = QPLAN_ISA_SCALAR, .keys = QP_FP_BITS, .class = QP_OP_SUM, .launch = launch_backward},
 };
+
+/* Both ways to place the points, an extent of 1, and more than one tile. */
+#define EXAMPLES_2(TENSORS)                                                                        \
+    "out_h=5 out_w=7; " TENSORS("3", "5,7"),                                                       \
+        "out_h=1 out_w=9 align_corners=true; " TENSORS("2", "1,9"),                                \
+        "out_h=21 out_w=13 align_corners=true; " TENSORS("2", "21,13")
+#define EXAMPLES_3(TENSORS)                                                                        \
+    "out_d=2 out_h=5 out_w=7; " TENSORS("3", "2,5,7"),                                             \
+        "out_d=3 out_h=1 out_w=4 align_corners=true; " TENSORS("2", "3,1,4"),                      \
+        "out_d=4 out_h=9 out_w=8 align_corners=true; " TENSORS("2", "4,9,8")
+#define THETA_2(N, POINTS) "theta " N ",2,3 any"
+#define THETA_3(N, POINTS) "theta " N ",3,4 any"
+#define DOUT_2(N, POINTS)  "dout " N "," POINTS ",2 any"
+#define DOUT_3(N, POINTS)  "dout " N "," POINTS ",3 any"
+
+static const char *const examples_2d[] = {EXAMPLES_2(THETA_2)};
+static const char *const examples_3d[] = {EXAMPLES_3(THETA_3)};
+static const char *const backward_examples_2d[] = {EXAMPLES_2(DOUT_2)};
+static const char *const backward_examples_3d[] = {EXAMPLES_3(DOUT_3)};
 
 #define FIELD_OUT(NAME, ABOUT)                                                                     \
     {                                                                                              \
@@ -289,8 +370,8 @@ static const struct qplan_op_argument_info backward_arguments_3d[] = {
                  .oracle = "torch F.affine_grid: f32 to 3e-7, f64 to 1e-14 of the largest",        \
                  QP_OP_LIST(fields, fields_##DIMS##d),                                             \
                  QP_OP_LIST(arguments, arguments_##DIMS##d)},                                      \
-        .variant = (DIMS), QP_OP_LIST(kernels, kernels), .state_bytes = sizeof(struct state),      \
-        .check = check                                                                             \
+        .variant = (DIMS), QP_OP_LIST(kernels, kernels), QP_OP_LIST(examples, examples_##DIMS##d), \
+        .state_bytes = sizeof(struct state), .check = check                                        \
     }
 
 #define BACKWARD_ROW(DIMS)                                                                         \
@@ -303,7 +384,8 @@ static const struct qplan_op_argument_info backward_arguments_3d[] = {
                  QP_OP_LIST(fields, fields_##DIMS##d),                                             \
                  QP_OP_LIST(arguments, backward_arguments_##DIMS##d)},                             \
         .variant = (DIMS), QP_OP_LIST(kernels, backward_kernels),                                  \
-        .state_bytes = sizeof(struct state), .check = check                                        \
+        QP_OP_LIST(examples, backward_examples_##DIMS##d), .state_bytes = sizeof(struct state),    \
+        .check = check                                                                             \
     }
 
 static const struct qp_op_row row_2d = ROW(2), row_3d = ROW(3);

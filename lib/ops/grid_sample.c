@@ -5,7 +5,7 @@
  * of its points. Every value depends on its point and plane alone.
  */
 #include "families.h"
-#include "grid.h"
+#include "grid_device.h"
 
 #include "../base/check.h"
 
@@ -104,7 +104,23 @@ static void run(struct qp_op_call *call)
         .workspace = workspace, .run = run                                                         \
     }
 
-static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2), KERNEL(QPLAN_ISA_SCALAR)};
+static const struct qp_op_kernel kernels[] = {
+    KERNEL(QPLAN_ISA_AVX2),
+    KERNEL(QPLAN_ISA_SCALAR),
+    {.isa = QPLAN_ISA_SCALAR,
+     .keys = QP_FP_BITS,
+     .class = QP_OP_TAPS,
+     .launch = qp_grid_launch_sample},
+};
+
+#define EXAMPLE(FIELDS, INPUT, GRID, KIND) FIELDS "; input " INPUT " any; grid " GRID " " KIND,
+#define EXAMPLE_2(FIELDS, KIND)            EXAMPLE(FIELDS, QP_GRID_SMALL_IN_2, QP_GRID_SMALL_GRID_2, KIND)
+#define EXAMPLE_3(FIELDS, KIND)            EXAMPLE(FIELDS, QP_GRID_SMALL_IN_3, QP_GRID_SMALL_GRID_3, KIND)
+
+static const char *const examples_2d[] = {
+    QP_GRID_EXAMPLES_2(EXAMPLE_2) EXAMPLE("", QP_GRID_LARGE_IN_2, QP_GRID_LARGE_GRID_2, "grid")};
+static const char *const examples_3d[] = {
+    QP_GRID_EXAMPLES_3(EXAMPLE_3) EXAMPLE("", QP_GRID_LARGE_IN_3, QP_GRID_LARGE_GRID_3, "grid")};
 
 static const struct qplan_op_field_info fields[] = {QP_GRID_FIELDS};
 
@@ -133,8 +149,8 @@ static const struct qplan_op_argument_info arguments_3d[] =
                            "the largest; nearest: the same bits off ties",                         \
                  QP_OP_LIST(fields, fields),                                                       \
                  QP_OP_LIST(arguments, arguments_##DIMS##d)},                                      \
-        .variant = (DIMS), QP_OP_LIST(kernels, kernels), .state_bytes = sizeof(struct qp_grid),    \
-        .check = check                                                                             \
+        .variant = (DIMS), QP_OP_LIST(kernels, kernels), QP_OP_LIST(examples, examples_##DIMS##d), \
+        .state_bytes = sizeof(struct qp_grid), .check = check                                      \
     }
 
 static const struct qp_op_row row_2d = ROW(2), row_3d = ROW(3);

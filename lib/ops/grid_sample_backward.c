@@ -7,7 +7,7 @@
  * So the order of terms is the same for any number of workers, bands and slices.
  */
 #include "families.h"
-#include "grid.h"
+#include "grid_device.h"
 
 #include "../base/check.h"
 
@@ -251,7 +251,27 @@ static void run(struct qp_op_call *call)
         .workspace = workspace, .run = run                                                         \
     }
 
-static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2), KERNEL(QPLAN_ISA_SCALAR)};
+static const struct qp_op_kernel kernels[] = {
+    KERNEL(QPLAN_ISA_AVX2),
+    KERNEL(QPLAN_ISA_SCALAR),
+    {.isa = QPLAN_ISA_SCALAR,
+     .keys = QP_FP_BITS,
+     .class = QP_OP_TAP_SUM,
+     .scratch = qp_grid_lists_bytes,
+     .launch = qp_grid_launch_backward},
+};
+
+#define EXAMPLE(FIELDS, SIZE, DIMS, KIND)                                                          \
+    FIELDS "; dout " QP_GRID_##SIZE##_OUT_##DIMS " any; input " QP_GRID_##SIZE##_IN_##DIMS         \
+        " any; grid " QP_GRID_##SIZE##_GRID_##DIMS " " KIND
+#define EXAMPLE_2(FIELDS, KIND) EXAMPLE(FIELDS, SMALL, 2, KIND),
+#define EXAMPLE_3(FIELDS, KIND) EXAMPLE(FIELDS, SMALL, 3, KIND),
+#define ADDED(DIMS)                                                                                \
+    EXAMPLE("accumulate=true", LARGE, DIMS, "grid")                                                \
+    "; dinput " QP_GRID_LARGE_IN_##DIMS " any; dgrid " QP_GRID_LARGE_GRID_##DIMS " any"
+
+static const char *const examples_2d[] = {QP_GRID_EXAMPLES_2(EXAMPLE_2) ADDED(2)};
+static const char *const examples_3d[] = {QP_GRID_EXAMPLES_3(EXAMPLE_3) ADDED(3)};
 
 static const struct qplan_op_field_info fields[] = {
     QP_GRID_FIELDS,
@@ -299,8 +319,8 @@ static const struct qplan_op_argument_info arguments_3d[] =
                            "largest",                                                              \
                  QP_OP_LIST(fields, fields),                                                       \
                  QP_OP_LIST(arguments, arguments_##DIMS##d)},                                      \
-        .variant = (DIMS), QP_OP_LIST(kernels, kernels), .state_bytes = sizeof(struct qp_grid),    \
-        .check = check                                                                             \
+        .variant = (DIMS), QP_OP_LIST(kernels, kernels), QP_OP_LIST(examples, examples_##DIMS##d), \
+        .state_bytes = sizeof(struct qp_grid), .check = check                                      \
     }
 
 static const struct qp_op_row row_2d = ROW(2), row_3d = ROW(3);
