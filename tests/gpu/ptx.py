@@ -84,6 +84,8 @@ def make_ptx(nvcc, folder, program, fp64):
                     str(GPU / f"qk_{program}_program.h")], check=True)
     text, n = re.subn(r"^\.version .*$", VERSION, out.read_text(), flags=re.M)
     assert n == 1, "one line .version"
+    # A hint about loads of which some bytes are not used; older versions do not know it.
+    text = re.sub(r'^\s*\.pragma "used_bytes_mask [^"]*";\n', "", text, flags=re.M)
     out.write_text(header(program, release_of(nvcc)) + text)
     return out
 

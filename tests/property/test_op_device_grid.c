@@ -192,7 +192,7 @@ static enum qplan_status last_first(struct qp_lane *lane, const struct qp_launch
 {
     (void)err;
     for (uint32_t i = launch->groups; i-- > 0;)
-        host_kernels[launch->kernel](i, ((struct host_lane *)lane)->block, launch->args);
+        host_kernels[launch->kernel].run(i, ((struct host_lane *)lane)->block, launch->args);
     return QPLAN_OK;
 }
 
