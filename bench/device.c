@@ -3,13 +3,15 @@
  *
  *     bench-device DEVICE ROUNDS TILE_BYTES
  *
- * Runs tiles through lib/device_tile.c on a lane whose backend is watched: every launch and every
- * copy is waited for and timed alone. Prints a JSON document with the least time of each, and what
- * it moved.
+ * Runs tiles through lib/device_tile.c, and ranges back through lib/device_flat.c, on a lane whose
+ * backend is watched: every launch and every copy is waited for and timed alone. Prints a JSON
+ * document with the least time of each, and what it moved.
  */
+#include "lib/device_flat.h"
 #include "lib/device_tile.h"
 #include "lib/split.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,13 +158,14 @@ static struct qp_device_work make_work(enum qplan_dtype dtype, const struct way 
     };
 }
 
-static void print_steps(const char *sep, enum qplan_dtype dtype, const struct way *way,
-                        const struct code *code, uint64_t src_bytes)
+static void print_steps(const char *sep, const char *job, enum qplan_dtype dtype,
+                        const struct way *way, const struct code *code, uint64_t src_bytes)
 {
-    (void)printf("%s{\"source\":\"%s\",\"codes\":\"%s\",\"way\":\"%s\",\"source_bytes\":%llu,"
-                 "\"steps\":[",
-                 sep, qplan_dtype_name(dtype), qplan_dtype_name(code->dtype), way->name,
-                 (unsigned long long)src_bytes);
+    (void)printf(
+        "%s{\"job\":\"%s\",\"source\":\"%s\",\"codes\":\"%s\",\"way\":\"%s\",\"source_bytes\":%llu,"
+        "\"steps\":[",
+        sep, job, qplan_dtype_name(dtype), qplan_dtype_name(code->dtype), way->name,
+        (unsigned long long)src_bytes);
     for (size_t i = 0; i < watch.n_steps; i++)
         (void)printf("%s{\"name\":\"%s\",\"bytes\":%llu,\"seconds\":%.9f}", i ? "," : "",
                      watch.steps[i].name, (unsigned long long)watch.steps[i].bytes,
@@ -175,6 +178,11 @@ struct bench {
     size_t tile_bytes;
     unsigned char *src;
     void *made;
+    /* For the way back: parameters of every set, and codes of any bits. */
+    void *scale;
+    int32_t *zero;
+    double *bound;
+    uint8_t *codes;
 };
 
 static void run_tile(const struct bench *b, const char *sep, enum qplan_dtype dtype,
@@ -192,7 +200,62 @@ static void run_tile(const struct bench *b, const char *sep, enum qplan_dtype dt
         if (i == 0)
             watch.n_steps = 0;
     }
-    print_steps(sep, dtype, way, code, b->tile_bytes);
+    print_steps(sep, "quantize", dtype, way, code, b->tile_bytes);
+}
+
+/* Elements of a range: as many as the block of a lane for tiles of so many bytes has room for. */
+static size_t range_elems(const struct bench *b)
+{
+    const size_t n = b->tile_bytes / sizeof(double);
+    return n - n % COLS;
+}
+
+static void fill_params(const struct bench *b, bool is_f64)
+{
+    const size_t n = range_elems(b);
+    for (size_t i = 0; i < n; i++) {
+        if (is_f64)
+            ((double *)b->scale)[i] = 0.25;
+        else
+            ((float *)b->scale)[i] = 0.25f;
+        b->zero[i] = 0;
+        b->bound[i] = INFINITY; /* no element is an offence, which would be counted one by one */
+        b->codes[i] = (uint8_t)(i * 73);
+    }
+}
+
+/* Codes to values and, in a second document, codes against their source. */
+static void run_range(const struct bench *b, enum qplan_dtype dtype, const struct code *code)
+{
+    static const struct way way = {"group 128", 1, 128, false};
+    const struct qplan_scheme scheme = {.dtype = code->dtype,
+                                        .granularity = QPLAN_PER_GROUP,
+                                        .group = 128,
+                                        .scale_dtype = QPLAN_F32};
+    const uint64_t n = range_elems(b), shape[2] = {n / COLS, COLS};
+    const struct qp_flat_data data = {b->codes, b->scale, b->zero, b->src, b->bound};
+    struct qp_flat_work work = {.dtype = dtype,
+                                .as = dtype,
+                                .n = n,
+                                .rule = qp_code_rule(&scheme),
+                                .packed = code->dtype == QPLAN_INT4};
+    struct qplan_error err;
+    qp_sets_make(&work.sets, &scheme, shape, 2);
+    qp_window_of(&work.sets, 0, n, &work.window);
+    fill(b->src, n * qp_float_bytes(dtype), qp_float_bytes(dtype));
+    fill_params(b, dtype == QPLAN_F64);
+    for (int measures = 0; measures < 2; measures++) {
+        for (int i = 0; i <= b->rounds; i++) {
+            begin_round();
+            check(measures ? qp_device_measure(&watch.lane, &work, &data, b->made, &err)
+                           : qp_device_decode(&watch.lane, &work, &data, b->made, &err),
+                  &err);
+            if (i == 0)
+                watch.n_steps = 0;
+        }
+        print_steps(",\n", measures ? "verify" : "dequantize", dtype, &way, code,
+                    n * qp_float_bytes(dtype));
+    }
 }
 
 static void run_all(const struct bench *b, bool has_fp64)
@@ -208,6 +271,8 @@ static void run_all(const struct bench *b, bool has_fp64)
                 sep = ",\n";
             }
         }
+        for (size_t c = 0; has_fp64 && c < sizeof codes / sizeof codes[0]; c++)
+            run_range(b, sources[s], &codes[c]);
     }
 }
 
@@ -237,11 +302,21 @@ int main(int argc, char **argv)
     if (b.rounds < 1 || b.tile_bytes < 8 * 128 * COLS || b.tile_bytes % (8 * 128 * COLS))
         fail("rounds: at least 1; bytes: a multiple of 4 MiB");
     struct qp_gpu *gpu = open_device(argv[1]);
+    const uint64_t for_tiles = qp_device_made_bytes(b.tile_bytes);
+    const uint64_t for_ranges = b.tile_bytes + qp_flat_found_bytes(b.tile_bytes);
+    const uint64_t tile_block = qp_device_block_bytes(b.tile_bytes);
+    const uint64_t range_block = qp_flat_block_bytes(b.tile_bytes);
     b.src = malloc(b.tile_bytes);
-    b.made = malloc(qp_device_made_bytes(b.tile_bytes));
-    if (!b.src || !b.made)
+    b.made = malloc(for_tiles > for_ranges ? for_tiles : for_ranges);
+    b.scale = malloc(b.tile_bytes);
+    b.zero = malloc(b.tile_bytes);
+    b.bound = malloc(b.tile_bytes);
+    b.codes = malloc(b.tile_bytes);
+    if (!b.src || !b.made || !b.scale || !b.zero || !b.bound || !b.codes)
         fail("out of memory");
-    check(gpu->backend->alloc(&watch.inner, gpu, qp_device_block_bytes(b.tile_bytes), &err), &err);
+    check(gpu->backend->alloc(&watch.inner, gpu,
+                              tile_block > range_block ? tile_block : range_block, &err),
+          &err);
     struct qp_gpu seen = {&watched, gpu->info};
     watch.lane = (struct qp_lane){&seen, watch.inner->n_bytes};
     (void)printf("{\"device\":\"%s\",\"name\":\"%s\",\"tiles\":[\n", gpu->info.label,
@@ -252,5 +327,9 @@ int main(int argc, char **argv)
     gpu->backend->close(gpu);
     free(b.src);
     free(b.made);
+    free(b.scale);
+    free(b.zero);
+    free(b.bound);
+    free(b.codes);
     return 0;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures a device: its kernels one by one, whole commands, and what named GPUs could reach.
 
-Kernels: a tile goes through the steps of `qplan quantize`, each waited for and timed alone; the
-least of all rounds counts. GB/s are bytes that the step must read and write once each in the memory
-of the device.
+Kernels: tiles go through the steps of `qplan quantize`, `dequantize` and `verify`, each waited for
+and timed alone; the least of all rounds counts. GB/s are bytes that the step must read and write
+once each in the memory of the device.
 
 Commands: `qplan` on the device and on the CPU by turns; the ratio is the time on the CPU divided by
 that on the device, so above 1 the device is faster. The files that both write are compared.
@@ -41,12 +41,15 @@ def moved(step, tile):
         return step["bytes"]
     if name.startswith(("qk_fused", "qk_codes")):
         return source + out
+    if name.startswith(("qk_decode", "qk_measure")):
+        return sum(s["bytes"] for s in tile["steps"] if s["name"].startswith("copy"))
     return source if name.startswith("qk_range") else 0
 
 
 def kernel_rows(tiles):
     for tile in tiles:
-        head = f"{tile['source']} to {tile['codes']}, {tile['way']}"
+        way = {"quantize": "to", "dequantize": "from", "verify": "and"}[tile["job"]]
+        head = f"{tile['source']} {way} {tile['codes']}, {tile['way']}"
         for step in tile["steps"]:
             n = moved(step, tile)
             if n > 1024:  # the rest is bookkeeping
@@ -58,7 +61,7 @@ def kernel_rows(tiles):
 
 def estimates(tiles):
     for tile in tiles:
-        if tile["source"] != "bf16" or tile["way"] not in ESTIMATED:
+        if (tile["job"], tile["source"]) != ("quantize", "bf16") or tile["way"] not in ESTIMATED:
             continue
         source = tile["source_bytes"]
         out = next(s["bytes"] for s in tile["steps"] if s["name"] == "copy out")

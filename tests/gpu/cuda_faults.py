@@ -122,6 +122,42 @@ def check_calls(bench, counts, made):
                 bench.refused(fault, f"{name} failed: CUDA_ERROR_UNKNOWN (999)", fault=fault)
 
 
+def check_commands(bench, folder):
+    """The other commands, with the last of each call failing: what the proof has not met."""
+    file, op = folder / "q.safetensors", folder / "op.safetensors"
+    bench.run("quantize", "--device", "cpu", "-q", "-o", file, bench.model)
+    write_problem(op)
+    for command in (("dequantize", "-q", "-o", "out", file), ("verify", "-q", file, bench.model),
+                    ("inspect", file, "--against", bench.model),
+                    ("op", "run", "fake_quantize_per_tensor", "-o", "out", op)):
+        limits = () if command[0] == "op" else ("--threads", 1)
+        words = (*command, *limits, "--device", "cuda")
+        with tempfile.NamedTemporaryFile() as told:
+            first = bench.run(*words, told=told.name)
+            counts = dict(line.split() for line in pathlib.Path(told.name).read_text().splitlines())
+        made = bench.take()
+        bench.check(command[0], first[0] == 0 and (made is None) == ("out" not in command), first)
+        for name, count in counts.items():
+            if not name.startswith("cu") or name == "cuGetErrorName" or int(count) == 0:
+                continue
+            found = bench.run(*words, fault=f"{name}:{count}=999")
+            after = bench.take()
+            if name in GIVE_BACK or name == "cuCtxPushCurrent_v2":
+                good = found[:2] == first[:2] and after == made
+            else:
+                good = found[0] == 5 and "999" in found[2] and not found[1] and after is None
+            bench.check(f"{command[0]}, {name}:{count}", good, found)
+
+
+def write_problem(path):
+    """An input and the scale of all of it."""
+    header = json.dumps({"input": {"dtype": "F32", "shape": [4, 32], "data_offsets": [0, 512]},
+                         "scale": {"dtype": "F32", "shape": [], "data_offsets": [512, 516]}})
+    header += " " * (-len(header) % 8)
+    body = struct.pack("<129f", *(i / 7 for i in range(128)), 0.25)
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + body)
+
+
 def check_memory(bench, counts, made):
     """Memory that the device does not have makes tiles smaller; the run goes on, with its bytes."""
     for name in ("cuMemAlloc_v2", "cuMemHostAlloc"):
@@ -230,6 +266,7 @@ def main():
         check_libraries(bench, other)
         check_cases(bench, counts)
         check_calls(bench, counts, made)
+        check_commands(bench, other)
         check_memory(bench, counts, made)
         check_list(bench)
         check_overlap(bench, other)

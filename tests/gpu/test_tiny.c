@@ -1,11 +1,12 @@
 /*
- * test_tiny.c - every kernel of the checkpoint pipeline over shapes that are as small as reach all
- * of its paths, on every OpenCL device that can be opened, usable or not: for a simulator that
- * looks at every access (oclgrind.py), which is far too slow for the vectors of a proof.
+ * test_tiny.c - every kernel over shapes that are as small as reach all of its paths, on every
+ * OpenCL device that can be opened, usable or not: for a simulator that looks at every access
+ * (oclgrind.py), which is far too slow for the vectors of a proof. For operators the examples of
+ * their rows are small enough.
  *
- *     test-tiny [GROUP_SIZE]     77 without a device
+ *     test-tiny [GROUP_SIZE [PROGRAM]]     77 without a device; tiles, or another: all operators
  */
-#include "lib/device.h"
+#include "lib/op_device.h"
 #include "lib/split.h"
 #include "lib/transfer.h"
 
@@ -42,6 +43,7 @@ struct bench {
 static const struct qp_backend *watched;
 static bool launched[QK_KERNEL_COUNT];
 static unsigned char *image;
+static uint64_t n_image;
 static unsigned char poison;
 static bool is_pending; /* the image has what the device has not */
 
@@ -50,6 +52,10 @@ static enum qplan_status watch_copy(struct qp_lane *lane, enum qp_copy_way way, 
 {
     if (way == QP_COPY_OUT)
         return watched->copy(lane, way, span, host, err);
+    if (lane->n_bytes > n_image) {
+        n_image = lane->n_bytes;
+        image = realloc(image, n_image);
+    }
     if (!is_pending)
         memset(image, poison, lane->n_bytes);
     is_pending = true;
@@ -67,11 +73,11 @@ static enum qplan_status watch_launch(struct qp_lane *lane, const struct qp_laun
     return watched->launch(lane, launch, err);
 }
 
-static int count_missed(const struct qp_device_info *info)
+static int count_missed(const struct qp_device_info *info, bool operators)
 {
     int missed = 0;
     for (int i = 0; i < QK_KERNEL_COUNT; i++) {
-        if (qk_kernel_rows[i].program != qk_tiles_program || launched[i])
+        if ((qk_kernel_rows[i].program != qk_tiles_program) != operators || launched[i])
             continue;
         printf("%s: %s was not launched\n", info->label, qk_kernel_rows[i].name);
         missed++;
@@ -235,7 +241,8 @@ static void release(struct bench *b)
         free(all[i]);
 }
 
-static int run_device(const struct qp_device_info *info, size_t place, uint32_t group_size)
+static int run_device(const struct qp_device_info *info, size_t place, uint32_t group_size,
+                      bool operators)
 {
     struct bench b = {.group_size = group_size};
     struct qp_backend backend = qp_backend_opencl;
@@ -245,19 +252,20 @@ static int run_device(const struct qp_device_info *info, size_t place, uint32_t 
     watched = &qp_backend_opencl;
     backend.copy = watch_copy;
     backend.launch = watch_launch;
-    image = malloc(qp_flat_block_bytes(TILE_BYTES));
     if (status == QPLAN_OK)
         status = backend.alloc(&b.lane, b.gpu, qp_flat_block_bytes(TILE_BYTES), &b.err);
     if (status == QPLAN_OK) {
         b.gpu->backend = &backend;
         for (poison = 0xa5; status == QPLAN_OK && poison; poison = poison == 0xa5 ? 0x3c : 0)
-            status = run_all(&b);
+            status = operators ? qp_op_prove_all(b.gpu, b.group_size, &b.err) : run_all(&b);
         b.gpu->backend = watched;
-        missed = status == QPLAN_OK ? count_missed(info) : 0;
+        missed = status == QPLAN_OK ? count_missed(info, operators) : 0;
         backend.free(b.lane);
     }
     backend.close(b.gpu);
     free(image);
+    image = NULL;
+    n_image = 0;
     release(&b);
     printf("%s %s: %s%s%s\n", info->label, info->name, status == QPLAN_OK ? "done" : b.err.subject,
            status == QPLAN_OK ? "" : ": ", b.err.message);
@@ -269,10 +277,11 @@ int main(int argc, char **argv)
     struct qp_device_info infos[4];
     char reason[QP_REASON];
     const uint32_t group_size = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+    const bool operators = argc > 2 && strcmp(argv[2], "tiles") != 0;
     size_t n = qp_backend_opencl.probe(infos, 4, reason);
     int failed = 0;
     for (size_t i = 0; i < n && i < 4; i++)
-        failed += run_device(&infos[i], i, group_size);
+        failed += run_device(&infos[i], i, group_size, operators);
     if (n == 0)
         printf("skipped: no OpenCL device: %s\n", reason);
     return failed ? 1 : n ? 0 : 77;
