@@ -7,8 +7,8 @@
 
 #define QK_FP64
 #include "kernels/gpu/qk_affine_program.h"
-#include "kernels/gpu/qk_list.h"
 #include "kernels/gpu/qk_grid_program.h"
+#include "kernels/gpu/qk_list.h"
 #include "kernels/gpu/qk_rows_program.h"
 #include "kernels/gpu/qk_tiles_program.h"
 
