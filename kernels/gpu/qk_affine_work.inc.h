@@ -57,16 +57,7 @@ QK_FN struct IN(params)
 /* ---- Parameters from ranges -------------------------------------------------------------------
  */
 
-QK_FN WORK IN(scale_of)(const struct qk_affine_args *a, WORK lo, WORK hi)
-{
-    WORK steps = (WORK)(a->q_max - a->q_min), half_steps = steps / 2;
-    if (lo == hi)
-        return 1;
-    if (!a->asymmetric)
-        return (-lo > hi ? -lo : hi) / half_steps;
-    WORK width = hi - lo;
-    return width > WORK_MAX ? (hi / 2 - lo / 2) / half_steps : width / steps;
-}
+#include "qk_scale.inc.h"
 
 /* A code in any case: where 0 is none, a set of zeros has the nearest one. */
 QK_FN qk_i32 IN(zero_of)(const struct qk_affine_args *a, WORK lo, WORK hi, WORK scale)
@@ -94,7 +85,7 @@ QK_KERNEL(IN(qk_params), struct qk_affine_args)
             least = l < least ? l : least;
             most = h > most ? h : most;
         }
-        WORK scale = IN(scale_of)(&a, least, most);
+        WORK scale = IN(exact_scale)(a.q_min, a.q_max, a.asymmetric, least, most);
         if (scale <= SCALE_MOST(a.scale_kind)) {
             scale = SCALE_UP(scale, a.scale_kind);
         } else {

@@ -6,21 +6,12 @@
  * The including file defines IN(op), WORK, WORK_MAX, RNE_SHIFT and TO_F32_UP(x).
  */
 
+#include "qk_scale.inc.h"
+
 /* Half to even, for |x| far below the shift. */
 QK_FN WORK IN(rne)(WORK x)
 {
     return (x + (RNE_SHIFT)) - (RNE_SHIFT);
-}
-
-QK_FN WORK IN(exact_scale)(const struct qk_tile_args *a, WORK lo, WORK hi)
-{
-    WORK steps = (WORK)(a->q_max - a->q_min), half_steps = steps / 2;
-    if (lo == hi)
-        return 1;
-    if (!a->asymmetric)
-        return (-lo > hi ? -lo : hi) / half_steps;
-    WORK width = hi - lo;
-    return width > WORK_MAX ? (hi / 2 - lo / 2) / half_steps : width / steps;
 }
 
 QK_FN qk_i32 IN(zero_point)(const struct qk_tile_args *a, WORK lo, WORK hi, WORK scale)
@@ -37,7 +28,7 @@ QK_FN qk_i32 IN(zero_point)(const struct qk_tile_args *a, WORK lo, WORK hi, WORK
 QK_FN WORK IN(find_params)(QK_GLOBAL qk_u8 *block, const struct qk_tile_args *a, qk_u32 set,
                            WORK lo, WORK hi, qk_i32 *zero)
 {
-    WORK scale = IN(exact_scale)(a, lo, hi);
+    WORK scale = IN(exact_scale)(a->q_min, a->q_max, a->asymmetric, lo, hi);
     if (scale <= (WORK)qk_scale_most(a->scale_kind))
         scale = (WORK)qk_scale_up(TO_F32_UP(scale), a->scale_kind);
     else {

@@ -151,11 +151,9 @@ def check_commands(bench, folder):
 
 def write_problem(path):
     """An input and the scale of all of it."""
-    header = json.dumps({"input": {"dtype": "F32", "shape": [4, 32], "data_offsets": [0, 512]},
-                         "scale": {"dtype": "F32", "shape": [], "data_offsets": [512, 516]}})
-    header += " " * (-len(header) % 8)
-    body = struct.pack("<129f", *(i / 7 for i in range(128)), 0.25)
-    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + body)
+    values = struct.pack("<128f", *(i / 7 for i in range(128)))
+    faults.write_file(path, {"input": ("F32", [4, 32], values),
+                             "scale": ("F32", [], struct.pack("<f", 0.25))})
 
 
 def check_memory(bench, counts, made):
@@ -244,11 +242,11 @@ def check_auto(bench, folder):
 def write_tensor(path, dtype, row_len, n_bytes):
     """One tensor of zeros in rows, of which the file system keeps none."""
     shape = [n_bytes // row_len // {"F32": 4, "F64": 8}[dtype], row_len]
-    header = json.dumps({"w": {"dtype": dtype, "shape": shape, "data_offsets": [0, n_bytes]}})
-    header += " " * (-len(header) % 8)
+    head = faults.safetensors_head({"w": {"dtype": dtype, "shape": shape,
+                                          "data_offsets": [0, n_bytes]}})
     with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header.encode())
-        file.truncate(8 + len(header) + n_bytes)
+        file.write(head)
+        file.truncate(len(head) + n_bytes)
 
 
 def main():

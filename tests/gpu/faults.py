@@ -186,11 +186,25 @@ def check_last(bench, command, fault, message):
 
 def write_model(path, dtype, size):
     """One tensor of small numbers: one tile."""
-    header = json.dumps({"w": {"dtype": dtype, "shape": [4, 32], "data_offsets": [0, 128 * size]}})
-    header += " " * (-len(header) % 8)
     body = struct.pack(f"<128{'f' if size == 4 else 'd'}", *(i / 7 for i in range(128)))
-    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + body)
+    return write_file(path, {"w": (dtype, [4, 32], body)})
+
+
+def write_file(path, tensors):
+    """Tensors by name: dtype, shape and bytes, one behind the other."""
+    header, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    path.write_bytes(safetensors_head(header) + body)
     return path
+
+
+def safetensors_head(header):
+    text = json.dumps(header)
+    text += " " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text.encode()
 
 
 def check_libraries(bench, folder):

@@ -91,14 +91,15 @@ def make_ptx(nvcc, folder, program, fp64):
 
 
 def write(nvcc):
+    """All of them are made before one of the old goes."""
     KEPT.mkdir(exist_ok=True)
-    for old in KEPT.glob("*.ptx"):
-        old.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        for program in programs():
-            made = make_ptx(nvcc, pathlib.Path(folder), program, True)
-            shutil.copyfile(made, KEPT / made.name)
-            print(f"{program}.ptx: {len(kernels(program, True))} kernels, {made.stat().st_size} bytes")
+        made = [make_ptx(nvcc, pathlib.Path(folder), program, True) for program in programs()]
+        for old in KEPT.glob("*.ptx"):
+            old.unlink()
+        for path in made:
+            shutil.copyfile(path, KEPT / path.name)
+            print(f"{path.name}: {len(kernels(path.stem, True))} kernels, {path.stat().st_size} bytes")
 
 
 # ---- Checks ---------------------------------------------------------------------------------------
