@@ -11,6 +11,7 @@ struct qp_run {
     size_t at, n; /* first element in the tile, elements */
     size_t set;   /* of the tile */
     size_t row, col;
+    size_t band_set, band_left; /* first set of the band; its rows from this one on */
 };
 
 /* The run that begins at (run->row, run->col) with set number known. */
@@ -24,7 +25,7 @@ static inline void qp_run_measure(struct qp_run *run, const struct qp_tile *tile
 
 static inline struct qp_run qp_run_first(const struct qp_tile *tile)
 {
-    struct qp_run run = {0};
+    struct qp_run run = {.band_left = tile->band_rows};
     if (tile->cols == 0)
         run.row = tile->rows;
     else
@@ -32,6 +33,7 @@ static inline struct qp_run qp_run_first(const struct qp_tile *tile)
     return run;
 }
 
+/* Rows may be short, so that a division for each would be felt. */
 static inline void qp_run_next(struct qp_run *run, const struct qp_tile *tile)
 {
     run->col += run->n;
@@ -39,7 +41,11 @@ static inline void qp_run_next(struct qp_run *run, const struct qp_tile *tile)
     if (run->col == tile->cols) {
         run->col = 0;
         run->row++;
-        run->set = run->row / tile->band_rows * qp_tile_cols(tile);
+        if (--run->band_left == 0) {
+            run->band_left = tile->band_rows;
+            run->band_set = run->set;
+        }
+        run->set = run->band_set;
     }
     qp_run_measure(run, tile);
 }

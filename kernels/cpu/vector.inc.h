@@ -29,13 +29,13 @@ static inline void NAME(raise)(struct NAME(tops) * tops, vb x)
     tops->s = V_BITS(max_s)(tops->s, x);
 }
 
-/* A range takes the element of these bits. */
-static inline void NAME(range_bits)(uint32_t bits, float *lo, float *hi)
+/* The element of these bits. */
+static inline float NAME(of_bits)(uint32_t bits)
 {
     unsigned char p[ELEM_BYTES];
     for (int k = 0; k < ELEM_BYTES; k++)
         p[k] = (unsigned char)(bits >> (8 * k) & 255);
-    (void)NAME(range_run)(p, 1, lo, hi);
+    return NAME(at)(p, 0);
 }
 
 static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, float *hi)
@@ -51,9 +51,10 @@ static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, 
     uint32_t high = V_BITS(top_u)(V_BITS(max_s)(even.s, odd.s));
     if ((low & ~SIGN_BIT) >= INFINITY_BITS || high >= INFINITY_BITS) /* rare: one by one */
         return NAME(range_run)(src, n, lo, hi);
-    NAME(range_bits)(low, lo, hi);
-    NAME(range_bits)(high, lo, hi);
-    return NAME(range_run)(src + i * ELEM_BYTES, n - i, lo, hi);
+    const float least = NAME(of_bits)(low), most = NAME(of_bits)(high);
+    *lo = least < *lo ? least : *lo;
+    *hi = most > *hi ? most : *hi;
+    return i < n ? NAME(range_run)(src + i * ELEM_BYTES, n - i, lo, hi) : 0;
 }
 
 /* Columns that are sets of their own, one by one; stride is that of the rows, in elements. */
