@@ -49,47 +49,76 @@ static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
+static enum qplan_status check_length(const struct qplan_plan *plan,
+                                      const struct qplan_entry *source, size_t n,
+                                      struct qplan_error *err)
+{
+    char subject[512];
+    if (n <= QP_ST_MAX_NAME)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, &plan->checkpoint->st, source),
+                   "name too long for its sidecars: expected at most %u bytes, found %zu",
+                   QP_ST_MAX_NAME, n);
+}
+
 /*
  * A sidecar must not take the name of a tensor that the source has, nor may one that is left out: a
  * reader would take that tensor for it.
  */
-static enum qplan_status check_sidecar(const struct qplan_plan *plan,
-                                       const struct qplan_entry *source, const char *sidecar,
-                                       size_t n, struct qplan_error *err)
+static enum qplan_status check_free(const struct qplan_plan *plan, const struct qplan_entry *source,
+                                    const struct qp_writer *sidecar, struct qplan_error *err)
 {
     const struct qp_st *st = &plan->checkpoint->st;
-    char name[QP_QUOTED], quoted[QP_QUOTED], subject[512];
-    if (n > QP_ST_MAX_NAME)
-        return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, st, source),
-                       "name too long for its sidecars: expected at most %u bytes, found %zu",
-                       QP_ST_MAX_NAME, n);
-    if (!qp_st_find_near(st, source, sidecar, n))
+    char name[QP_QUOTED], quoted[QP_QUOTED];
+    if (!qp_st_find_near(st, source, sidecar->data, sidecar->n))
         return QPLAN_OK;
     qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
             "name collision: %s, a sidecar of %s, is already a tensor of the source",
-            qp_quote(quoted, sidecar, n), qp_quote(name, source->name, source->name_len));
+            qp_quote(quoted, sidecar->data, sidecar->n),
+            qp_quote(name, source->name, source->name_len));
     qp_hint(err, "--exclude keeps one of them as it is");
     return QPLAN_ERR_INVALID;
 }
 
+/* The sidecars of one tensor; scratch is for their names. */
+static enum qplan_status check_sidecars(const struct qplan_plan *plan,
+                                        const struct qplan_entry *source, bool may_collide,
+                                        struct qp_writer *scratch, struct qplan_error *err)
+{
+    for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
+        QP_TRY(check_length(plan, source, qp_native_name_bytes(source, (enum qp_native_part)part),
+                            err));
+        if (!may_collide)
+            continue;
+        scratch->n = 0;
+        qp_native_put_name(scratch, source, (enum qp_native_part)part);
+        QP_TRY(qp_writer_finish(scratch, "plan", err));
+        QP_TRY(check_free(plan, source, scratch, err));
+    }
+    return QPLAN_OK;
+}
+
+/* Most sources have no tensor that ends like a sidecar: then no name needs to be looked for. */
+static bool has_sidecar_names(const struct qp_st *st)
+{
+    for (size_t i = 0; i < st->n_entries; i++) {
+        if (qp_native_is_sidecar_name(st->entries[i].name, st->entries[i].name_len))
+            return true;
+    }
+    return false;
+}
+
 static enum qplan_status check_collisions(const struct qplan_plan *plan, struct qplan_error *err)
 {
-    struct qp_writer name;
+    const bool may_collide = has_sidecar_names(&plan->checkpoint->st);
+    struct qp_writer scratch;
     enum qplan_status status = QPLAN_OK;
-    qp_writer_init(&name);
+    qp_writer_init(&scratch);
     for (size_t i = 0; status == QPLAN_OK && i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        for (unsigned part = QP_SCALE; t->quantize && part < QP_NATIVE_PARTS; part++) {
-            name.n = 0;
-            qp_native_put_name(&name, t->source, (enum qp_native_part)part);
-            status = qp_writer_finish(&name, "plan", err);
-            if (status == QPLAN_OK)
-                status = check_sidecar(plan, t->source, name.data, name.n, err);
-            if (status != QPLAN_OK)
-                break;
-        }
+        if (plan->tensors[i].quantize)
+            status = check_sidecars(plan, plan->tensors[i].source, may_collide, &scratch, err);
     }
-    qp_writer_free(&name);
+    qp_writer_free(&scratch);
     return status;
 }
 

@@ -90,6 +90,21 @@ void qp_native_put_name(struct qp_writer *w, const struct qplan_entry *source,
     qp_puts(w, suffixes[part]);
 }
 
+size_t qp_native_name_bytes(const struct qplan_entry *source, enum qp_native_part part)
+{
+    return source->name_len + strlen(suffixes[part]);
+}
+
+bool qp_native_is_sidecar_name(const char *name, size_t n)
+{
+    for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
+        const size_t n_suffix = strlen(suffixes[part]);
+        if (n >= n_suffix && memcmp(name + n - n_suffix, suffixes[part], n_suffix) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool qp_native_owns_key(const char *key)
 {
     return strncmp(key, "qplan.", 6) == 0;

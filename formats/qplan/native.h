@@ -43,6 +43,10 @@ unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_
 /* Appends the name of a part. */
 void qp_native_put_name(struct qp_writer *w, const struct qplan_entry *source,
                         enum qp_native_part part);
+size_t qp_native_name_bytes(const struct qplan_entry *source, enum qp_native_part part);
+
+/* Whether a name ends as those of sidecars do. */
+bool qp_native_is_sidecar_name(const char *name, size_t n);
 
 /* The extent of the last axis of codes: rows of 4-bit codes end on a byte. */
 uint64_t qp_code_extent(const struct qplan_scheme *scheme, uint64_t last_extent);

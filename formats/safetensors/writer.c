@@ -113,9 +113,11 @@ enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t 
 
 /* ---- The header ------------------------------------------------------------------------------ */
 
+#define METADATA_KEY "__metadata__"
+
 static void put_metadata(struct qp_writer *w, const struct qp_st_pair *pairs, size_t n)
 {
-    qp_json_key(w, "__metadata__");
+    qp_json_key(w, METADATA_KEY);
     qp_json_open(w, '{');
     for (size_t i = 0; i < n; i++) {
         qp_json_key_n(w, pairs[i].key, pairs[i].key_len);
@@ -124,17 +126,30 @@ static void put_metadata(struct qp_writer *w, const struct qp_st_pair *pairs, si
     qp_json_close(w, '}');
 }
 
+static uint64_t metadata_bytes(const struct qp_st_pair *pairs, size_t n)
+{
+    uint64_t bytes = strlen("\"" METADATA_KEY "\":{}") + n - 1; /* and commas */
+    for (size_t i = 0; i < n; i++)
+        bytes += qp_json_string_bytes(pairs[i].key, pairs[i].key_len) + strlen(":") +
+                 qp_json_string_bytes(pairs[i].value, pairs[i].value_len);
+    return bytes;
+}
+
+#define DTYPE_TEXT   "{\"dtype\":\""
+#define SHAPE_TEXT   "\",\"shape\":"
+#define OFFSETS_TEXT ",\"data_offsets\":"
+
 /* Room for the fields of an entry: the numbers with a separator each, and the words. */
 #define FIELDS_TEXT ((QPLAN_MAX_RANK + 2) * (QP_U64_TEXT + 1) + 80)
 
-static char *add_text(char *to, const char *text)
+static inline char *add_text(char *to, const char *text)
 {
-    size_t n = strlen(text);
+    const size_t n = strlen(text);
     memcpy(to, text, n);
     return to + n;
 }
 
-static char *add_list(char *to, const uint64_t *list, unsigned n)
+static inline char *add_list(char *to, const uint64_t *list, unsigned n)
 {
     *to++ = '[';
     for (unsigned i = 0; i < n; i++) {
@@ -146,28 +161,42 @@ static char *add_list(char *to, const uint64_t *list, unsigned n)
     return to;
 }
 
-/* There may be very many of these, so the fields are made in place. */
-static void put_fields(struct qp_writer *w, const struct qplan_entry *entry)
+/*
+ * There may be very many of these, so the fields are made in place. entry_bytes says how long the
+ * text is; the two go together.
+ */
+static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
 {
     const uint64_t range[] = {entry->begin, entry->end};
-    char *to = qp_writer_room(w, FIELDS_TEXT);
+    qp_json_key_n(w, entry->name, entry->name_len);
+    char *to = qp_json_room(w, FIELDS_TEXT);
     if (!to)
         return;
-    to = add_text(to, "\"dtype\":\"");
+    to = add_text(to, DTYPE_TEXT);
     to = add_text(to, qplan_storage_name(entry->storage));
-    to = add_text(to, "\",\"shape\":");
+    to = add_text(to, SHAPE_TEXT);
     to = add_list(to, entry->shape, entry->rank);
-    to = add_text(to, ",\"data_offsets\":");
+    to = add_text(to, OFFSETS_TEXT);
     to = add_list(to, range, 2);
+    *to++ = '}';
     w->n = (size_t)(to - w->data);
 }
 
-static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
+static uint64_t list_bytes(const uint64_t *list, unsigned n)
 {
-    qp_json_key_n(w, entry->name, entry->name_len);
-    qp_json_open(w, '{');
-    put_fields(w, entry);
-    qp_json_close(w, '}');
+    uint64_t bytes = n ? n + 1 : 2; /* brackets and commas */
+    for (unsigned i = 0; i < n; i++)
+        bytes += qp_count_digits(list[i]);
+    return bytes;
+}
+
+static uint64_t entry_bytes(const struct qplan_entry *entry)
+{
+    const uint64_t range[] = {entry->begin, entry->end};
+    return qp_json_string_bytes(entry->name, entry->name_len) + strlen(":" DTYPE_TEXT) +
+           strlen(qplan_storage_name(entry->storage)) + strlen(SHAPE_TEXT) +
+           list_bytes(entry->shape, entry->rank) + strlen(OFFSETS_TEXT) + list_bytes(range, 2) +
+           strlen("}");
 }
 
 static void put_json(struct qp_writer *w, const struct qp_st_header *header)
@@ -180,29 +209,29 @@ static void put_json(struct qp_writer *w, const struct qp_st_header *header)
     qp_json_close(w, '}');
 }
 
-static int count(void *ctx, const void *bytes, size_t n_bytes)
+/* The length of that text. Every member but the first has a comma before it. */
+static uint64_t json_bytes(const struct qp_st_header *header)
 {
-    (void)bytes;
-    *(uint64_t *)ctx += n_bytes;
-    return 0;
+    const size_t n_members = header->n_entries + (header->n_metadata > 0);
+    uint64_t bytes = strlen("{}") + (n_members ? n_members - 1 : 0);
+    if (header->n_metadata > 0)
+        bytes += metadata_bytes(header->metadata, header->n_metadata);
+    for (size_t i = 0; i < header->n_entries; i++)
+        bytes += entry_bytes(header->entries[i]);
+    return bytes;
 }
 
 enum qplan_status qp_st_measure_header(struct qp_st_header *header, const char *subject,
                                        struct qplan_error *err)
 {
-    struct qp_writer counter;
-    header->n_json = 0;
-    qp_writer_stream(&counter, count, &header->n_json);
-    put_json(&counter, header);
-    enum qplan_status status = qp_writer_finish(&counter, subject, err);
-    qp_writer_free(&counter);
-    uint64_t padded = qp_div_up(header->n_json, 8) * 8;
+    header->n_json = json_bytes(header);
+    const uint64_t padded = qp_div_up(header->n_json, 8) * 8;
     header->n_bytes = QP_ST_LENGTH_BYTES + padded;
-    if (status == QPLAN_OK && padded > QP_ST_MAX_HEADER)
+    if (padded > QP_ST_MAX_HEADER)
         return qp_fail(err, QPLAN_ERR_INVALID, subject,
                        "header too long: expected at most %u bytes, found %" PRIu64,
                        QP_ST_MAX_HEADER, padded);
-    return status;
+    return QPLAN_OK;
 }
 
 void qp_st_put_measured(struct qp_writer *w, const struct qp_st_header *header)

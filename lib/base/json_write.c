@@ -67,15 +67,25 @@ static bool is_plain(char c)
     return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
 }
 
+/* Plain bytes before the first special one of eight; 8 if there is none. */
+static size_t plain_of_eight(const char *text)
+{
+    uint64_t x;
+    memcpy(&x, text, sizeof x);
+    uint64_t special = special_bytes(le64toh(x));
+    return special ? (unsigned)__builtin_ctzll(special) / 8 : 8;
+}
+
 size_t qp_json_plain_run(const char *text, size_t n)
 {
-    size_t i = 0;
-    for (uint64_t x; n - i >= sizeof x; i += sizeof x) {
-        memcpy(&x, text + i, sizeof x);
-        uint64_t special = special_bytes(le64toh(x));
-        if (special)
-            return i + (unsigned)__builtin_ctzll(special) / 8;
+    size_t i = 0, plain;
+    for (; n - i >= 8; i += 8) {
+        plain = plain_of_eight(text + i);
+        if (plain < 8)
+            return i + plain;
     }
+    if (n >= 8) /* the last eight: some of them again, which are plain */
+        return i == n ? n : n - 8 + plain_of_eight(text + n - 8);
     while (i < n && is_plain(text[i]))
         i++;
     return i;
@@ -111,6 +121,11 @@ static void put_escape(struct qp_writer *w, unsigned char c)
     }
 }
 
+static unsigned escape_bytes(unsigned char c)
+{
+    return c >= 0x80 ? 3 : c < 0x20 ? 6 : 2;
+}
+
 /* A string that needs no escape, where there is room for it: mostly so. */
 static bool put_plain(struct qp_writer *w, const char *text, size_t n)
 {
@@ -140,12 +155,32 @@ static void put_quoted(struct qp_writer *w, const char *text, size_t n)
     qp_put(w, "\"", 1);
 }
 
+uint64_t qp_json_string_bytes(const char *text, size_t n)
+{
+    uint64_t bytes = 2;
+    while (n > 0) {
+        size_t run = raw_run(text, n);
+        bytes += run;
+        if (run < n)
+            bytes += escape_bytes((unsigned char)text[run++]);
+        text += run;
+        n -= run;
+    }
+    return bytes;
+}
+
 void qp_json_key_n(struct qp_writer *w, const char *key, size_t n)
 {
     begin(w);
     put_quoted(w, key, n);
     qp_put(w, ":", 1);
     w->open &= ~bit_of(w);
+}
+
+char *qp_json_room(struct qp_writer *w, size_t n)
+{
+    begin(w);
+    return qp_writer_room(w, n);
 }
 
 void qp_json_key(struct qp_writer *w, const char *key)

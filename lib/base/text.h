@@ -53,6 +53,7 @@ bool qp_parse_u64(const char *text, uint64_t *out);
 
 /* Writes a number in decimal, without a NUL. Returns its length. */
 size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value);
+size_t qp_count_digits(uint64_t value); /* of the same text */
 
 /* 1234567 -> "1.23 MB", with powers of 1000. Returns out. */
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes);
