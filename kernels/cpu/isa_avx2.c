@@ -43,6 +43,7 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    4
 #define LOAD          qp_load_f32
 #define V_LOAD        v_load_f32
+#define V_WIDE(p)     v_load_wide8((const float *)(const void *)(p)) /* one step from memory */
 #define V_BITS(word)  vb32_##word
 #define INFINITY_BITS 0x7f800000
 #include "vector.inc.h"
@@ -52,6 +53,7 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    2
 #define LOAD          qp_load_f16
 #define V_LOAD        v_load_f16
+#define V_WIDE(p)     v_widen8(v_load_f16(p))
 #define V_BITS(word)  vb16_##word
 #define INFINITY_BITS 0x7c00
 #include "vector.inc.h"
@@ -61,6 +63,7 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    2
 #define LOAD          qp_load_bf16
 #define V_LOAD        v_load_bf16
+#define V_WIDE(p)     v_widen8(v_load_bf16(p))
 #define V_BITS(word)  vb16_##word
 #define INFINITY_BITS 0x7f80
 #include "vector.inc.h"

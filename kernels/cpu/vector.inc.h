@@ -2,7 +2,8 @@
  * vector.inc.h - the loops of one source dtype in the vector vocabulary, for f32 working precision.
  *
  * The including file has included a vocabulary and defines what element.inc.h needs, V_LOAD(p),
- * V_BITS(word) for elements as integers, INFINITY_BITS (of +Inf), SOURCE_DTYPE, ISA, WORK_KERNELS.
+ * V_WIDE(p) for eight elements as f64, V_BITS(word) for elements as integers, INFINITY_BITS (of
+ * +Inf), SOURCE_DTYPE, ISA, WORK_KERNELS.
  * Every result is bit for bit that of source.inc.h.
  */
 
@@ -311,7 +312,7 @@ static double NAME(sums_lanes)(const unsigned char *src, const float *y, size_t 
     for (size_t part = 0; part < n; part += width) {
         struct v_lanes8 most = v_set8(-1);
         for (size_t i = part + first; i < part + width; i += 16) {
-            const struct v_lanes8 x = v_widen8(V_LOAD(src + i * ELEM_BYTES));
+            const struct v_lanes8 x = V_WIDE(src + i * ELEM_BYTES);
             const struct v_lanes8 d = v_load_wide8(y + i);
             v_add_error8(&e2, &most, &x, &d);
             v_add_exact8(&x2, &x, &x);
@@ -376,5 +377,6 @@ static const struct qp_source_kernels NAME(source) = {
 #undef ELEM_BYTES
 #undef LOAD
 #undef V_LOAD
+#undef V_WIDE
 #undef V_BITS
 #undef INFINITY_BITS
