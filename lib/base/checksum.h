@@ -10,7 +10,8 @@
 
 /* All zero to begin with; how the bytes are cut into pieces does not matter. */
 struct qp_checksum {
-    uint64_t state, word; /* word: the bytes that do not fill one yet */
+    uint64_t states[4]; /* of every fourth word each */
+    uint64_t word;      /* the bytes that do not fill one yet */
     uint64_t n_bytes;
 };
 
