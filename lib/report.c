@@ -90,8 +90,7 @@ struct builder {
     const struct qp_report_request *request;
     const struct qplan_run *run;
     struct qplan_report *report;
-    struct qp_pair *pairs; /* one per row, where measured */
-    struct qp_facts_reader *facts;
+    struct qp_pair *pairs;          /* one per row, where measured */
     const struct qplan_entry *near; /* of the plan's checkpoint: the entry of the last row */
     struct qplan_error *err;
     bool failed; /* the proof; err describes the first offender */
@@ -149,10 +148,7 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
     if (!row->tensor.native)
         return QPLAN_OK;
     row->facts = qp_arena_alloc(&b->report->arena, 1, sizeof *row->facts);
-    if (!row->facts)
-        return qp_fail_memory(b->err, "report", sizeof *row->facts);
-    return qp_facts_read(b->facts, row->tensor.native, b->request->strict_params, row->facts,
-                         b->err);
+    return row->facts ? QPLAN_OK : qp_fail_memory(b->err, "report", sizeof *row->facts);
 }
 
 static enum qplan_status make_rows(struct builder *b)
@@ -165,8 +161,6 @@ static enum qplan_status make_rows(struct builder *b)
     if (!report->rows)
         return qp_fail_memory(b->err, "report", file->st.n_entries * sizeof *report->rows);
     QP_TRY(check_includes(b));
-    if (file->n_native > 0)
-        QP_TRY(qp_facts_open(&b->facts, &file->st, b->err));
     while (qp_logical_next(file, &cursor, &t)) {
         if (!is_included(b->request, &t))
             continue;
@@ -174,7 +168,8 @@ static enum qplan_status make_rows(struct builder *b)
         row->tensor = t;
         QP_TRY(fill_row(b, row));
     }
-    return QPLAN_OK;
+    return qp_report_facts(report->rows, report->n_rows, &file->st, b->request->strict_params,
+                           b->run ? b->run->threads : 0, b->err);
 }
 
 /* ---- The proof ---------------------------------------------------------------------------------
@@ -465,7 +460,6 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
         add_totals(report);
     qp_fenv_leave(&callers);
     qp_free(b.pairs);
-    qp_facts_close(b.facts);
     if (status != QPLAN_OK) {
         qplan_report_free(report);
         return status;

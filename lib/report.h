@@ -72,6 +72,11 @@ struct qp_report_request {
     const bool *restored; /* dequantize: by row, whether it was quantized before */
 };
 
+/* Reads the facts of the rows that have room for them, with so many threads; 0 = one for each CPU.
+ */
+enum qplan_status qp_report_facts(struct qp_row *rows, size_t n, const struct qp_st *st,
+                                  bool strict, unsigned threads, struct qplan_error *err);
+
 /* PROOF with the first offender in err if .prove is set; the report is made all the same. */
 enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,
                                  const struct qplan_run *run, struct qplan_error *err);

@@ -15,6 +15,8 @@
 #define COLS   3
 #define N_ELEM (ROWS * COLS)
 
+#define MOST_SAMPLES 160
+
 /* One tensor of int8:c0, 4 x 3, and the f32 source it claims to stand for. */
 struct sample {
     const char *name;
@@ -44,7 +46,7 @@ static inline double sample_y(const struct sample *s, size_t i)
 
 static inline void write_source(const char *path, const struct sample *samples, size_t n)
 {
-    struct tensor tensors[8];
+    struct tensor tensors[MOST_SAMPLES];
     for (size_t i = 0; i < n; i++)
         tensors[i] = (struct tensor){samples[i].name, "F32",        2,
                                      {ROWS, COLS},    samples[i].x, sizeof samples[i].x};
@@ -54,8 +56,8 @@ static inline void write_source(const char *path, const struct sample *samples, 
 /* Writes samples as a file of the native layout. */
 static inline void write_native(const char *path, const struct sample *samples, size_t n)
 {
-    struct tensor tensors[24];
-    char names[16][64];
+    struct tensor tensors[3 * MOST_SAMPLES];
+    char names[2 * MOST_SAMPLES][64];
     struct text metadata = {0};
     text_puts(&metadata, "{\"format\":\"pt\",\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\","
                          "\"qplan.tensors\":\"{");

@@ -210,6 +210,55 @@ static void zero_codes_with_another_scale_do_set_the_bound(void **state)
     look_away(&l);
 }
 
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+/* The report on a file of many tensors with so many threads; the message where there is none. */
+static void report_with(const char *path, unsigned threads, struct text *text)
+{
+    struct qplan_checkpoint *file = open_checkpoint(path);
+    const struct qplan_inspect_options options = {.prove = false};
+    const struct qplan_run run = {.threads = threads};
+    struct qplan_report *report;
+    struct qplan_error err;
+    if (qplan_inspect(&report, file, &options, &run, &err) == QPLAN_OK)
+        OK(qplan_report_write_json(report, text_add, text, &err), &err);
+    else
+        text_puts(text, err.subject), text_puts(text, err.message);
+    qplan_report_free(report);
+    qplan_checkpoint_close(file);
+}
+
+static void a_report_does_not_depend_on_threads(void **state)
+{
+    static struct sample samples[MOST_SAMPLES];
+    static char names[MOST_SAMPLES][16];
+    const char *path = in_folder(&folder, "many");
+    (void)state;
+    for (size_t bad = 0; bad < 3; bad++) {
+        for (size_t i = 0; i < COUNT(samples); i++) {
+            samples[i] = plain_sample;
+            (void)snprintf(names[i], sizeof names[i], "w%03zu", i);
+            samples[i].name = names[i];
+            samples[i].scale[i % ROWS] *= (float)(1 + i);
+        }
+        if (bad > 0) /* two of them, of which the first must be named */
+            samples[bad == 1 ? 40 : 0].scale[3] = samples[130].scale[0] = -1;
+        write_native(path, samples, COUNT(samples));
+        struct text one = {0}, some = {0};
+        report_with(path, 1, &one);
+        assert_int_equal(strstr(one.data, "w040_scale") != NULL, bad == 1);
+        assert_int_equal(strstr(one.data, "bad scale of set 3") != NULL, bad > 0);
+        for (unsigned threads = 2; threads < 8; threads++) {
+            some.n = 0;
+            report_with(path, threads, &some);
+            assert_int_equal(some.n, one.n);
+            assert_memory_equal(some.data, one.data, one.n);
+        }
+        text_free(&one);
+        text_free(&some);
+    }
+}
+
 /* ---- What is null ---------------------------------------------------------------------------- */
 
 static const char *const measured_keys[] = {"max_abs", "rms",      "sqnr_db",   "cosine",
@@ -386,6 +435,7 @@ int main(void)
         cmocka_unit_test(clipped_values_are_counted_and_measured),
         cmocka_unit_test(zero_sets_do_not_set_the_bound_but_sets_with_scale_1_do),
         cmocka_unit_test(zero_codes_with_another_scale_do_set_the_bound),
+        cmocka_unit_test(a_report_does_not_depend_on_threads),
         cmocka_unit_test(measured_fields_are_null_without_a_source),
         cmocka_unit_test(ratios_of_nothing_are_null),
         cmocka_unit_test(a_tensor_without_a_partner_has_no_measured_numbers),
