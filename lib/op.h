@@ -138,7 +138,7 @@ struct qp_op_row {
     size_t state_bytes;
     bool on_host; /* whatever device is asked for: there is too little to do */
 
-    /* Problems that a device must solve as the CPU does before use, in words (op_prove.c). */
+    /* Problems that a device must solve as the CPU does before use, in words (op_example.c). */
     const char *const *examples;
     size_t n_examples;
 
