@@ -18,9 +18,9 @@ struct qp_op_example {
     struct qplan_op_counts counts;
 };
 
-/* Reads a text of a row's into an example that is all 0, with the dtypes of a key. */
+/* Reads an example of a row into one that is all 0, with the dtypes of a key. */
 enum qplan_status qp_op_read_example(struct qp_op_example *p, const struct qp_op_row *row,
-                                     const char *text, enum qplan_storage key,
+                                     const char *example, enum qplan_storage key,
                                      struct qplan_error *err);
 
 /* Frees the tensors from a place on. */

@@ -123,7 +123,8 @@ def check_calls(bench, counts, made):
 
 
 def check_commands(bench, folder):
-    """The other commands, with the last of each call failing: what the proof has not met."""
+    """The other commands, with the last of each call failing, or its last result wrong: what the proof
+    has not met."""
     file, op = folder / "q.safetensors", folder / "op.safetensors"
     bench.run("quantize", "--device", "cpu", "-q", "-o", file, bench.model)
     write_problem(op)
@@ -147,6 +148,10 @@ def check_commands(bench, folder):
             else:
                 good = found[0] == 5 and "999" in found[2] and not found[1] and after is None
             bench.check(f"{command[0]}, {name}:{count}", good, found)
+        status, out, err = bench.run(*words, fault=f"flip:{counts['flip']}")
+        after = bench.take()
+        bench.check(f"{command[0]}, flip", status == 5 and not out and after is None and
+                    "the device does not compute as the CPU does: " in err, (status, out, err))
 
 
 def write_problem(path):
