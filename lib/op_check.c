@@ -7,8 +7,6 @@
 
 #include "base/check.h"
 
-#include <string.h>
-
 /* The scalar kernel that takes the problem. Every row has one. */
 static const struct qp_op_kernel *find_scalar(const struct qplan_op *op)
 {

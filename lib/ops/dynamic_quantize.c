@@ -261,17 +261,29 @@ static void set_unit(void *ctx, unsigned worker, uint64_t set)
     store(job, worker, set, 1);
 }
 
+/* Some of what a device made. What can be no scale or zero point makes no codes either. */
+static void run_again(struct job *job)
+{
+    struct qp_op_call *call = job->call;
+    qp_op_units(call->op, job->n_sets, set_unit, job);
+    if (qp_quant_validate_params(call, NULL) == QPLAN_OK)
+        qp_quant_run_codes(call, &job->quant->rule);
+    else
+        *job->scale->differs = true;
+}
+
 /* Of finite data no quotient passes the number of codes, since the scales were made of it. */
 static void run(struct qp_op_call *call)
 {
     struct job job;
     make_job(call, &job);
-    if (call->op->checked)
-        qp_op_units(call->op, job.n_sets, set_unit, &job);
-    else
-        qp_op_units(call->op, qp_op_chunks(job.n_sets), store_unit, &job);
+    if (call->op->checked) {
+        run_again(&job);
+        return;
+    }
+    qp_op_units(call->op, qp_op_chunks(job.n_sets), store_unit, &job);
     struct qp_code_rule rule = job.quant->rule;
-    rule.bounded = call->counts.nonfinite == 0 && !call->op->checked;
+    rule.bounded = call->counts.nonfinite == 0;
     qp_quant_run_codes(call, &rule);
 }
 

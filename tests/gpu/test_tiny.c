@@ -253,6 +253,8 @@ static const struct program {
     {"grid", "grid", qk_grid_program},
 };
 
+_Static_assert(sizeof programs / sizeof programs[0] == QK_PROGRAM_COUNT, "a program is missing");
+
 /* Twice with another poison: none may be what a result happens to be. Examples are many. */
 static enum qplan_status run_program(struct bench *b, const struct program *program)
 {
