@@ -255,5 +255,6 @@ struct qplan_device *qp_device_of(const struct qplan_run *run)
 
 bool qp_device_is_checked(struct qplan_device *device)
 {
-    return atomic_fetch_add(&device->n_tiles, 1) % CHECKED_TILES == 0;
+    const uint64_t every = device->checked_every ? device->checked_every : CHECKED_TILES;
+    return atomic_fetch_add(&device->n_tiles, 1) % every == 0;
 }

@@ -23,6 +23,8 @@ struct qplan_device {
     struct qp_gpu *gpu;         /* once open */
     bool used;
     atomic_uint_fast64_t n_tiles;        /* done, by which some are picked for a second look */
+    uint64_t checked_every;              /* one in so many of them, 0 = as in use */
+    atomic_bool differs;                 /* what an operator made on it was wrong */
     uint32_t group_size;                 /* of every launch of an operator, 0 = as suits it */
     bool proving;                        /* an operator proves itself on it */
     struct qp_device_proven proven[128]; /* room for all operators; else they prove again */
@@ -52,7 +54,7 @@ enum qplan_status qp_device_take(struct qplan_device *device, const struct qp_de
 /* The device that a run is to use, or NULL for the CPU. */
 struct qplan_device *qp_device_of(const struct qplan_run *run);
 
-/* Whether the next tile of a run is one of those that the CPU does too. */
+/* Whether the next tile of a run, or unit of an operator, is one of those that the CPU does too. */
 bool qp_device_is_checked(struct qplan_device *device);
 
 /* ---- Trust ------------------------------------------------------------------------------------

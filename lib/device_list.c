@@ -25,7 +25,7 @@ static void self_test(const struct qp_backend *backend, size_t place, char reaso
     if (status == QPLAN_OK)
         status = qp_device_prove_all(gpu, 0, &err);
     if (status == QPLAN_OK)
-        status = qp_op_prove_all(gpu, 0, &err);
+        status = qp_op_prove_all(gpu, NULL, 0, &err);
     backend->close(gpu);
     if (status != QPLAN_OK)
         (void)snprintf(reason, QP_REASON, "%.*s", QP_REASON - 1, err.message);

@@ -63,10 +63,11 @@ struct qplan_op {
     uint64_t max_workspace; /* that the preference allows */
     uint64_t workspace;
     struct qplan_op_sku sku;
-    struct qplan_device *device; /* that the kernel runs on; NULL = the CPU */
-    struct qplan_device *own;    /* opened for this op alone, or NULL */
-    struct qp_op_block block;    /* with a device */
-    void *state;                 /* of the row, row->state_bytes, filled by .check */
+    struct qplan_device *device;  /* that the kernel runs on; NULL = the CPU */
+    struct qplan_device *own;     /* opened for this op alone, or NULL */
+    struct qplan_device *checked; /* whose work this op, of the CPU, looks at again; or NULL */
+    struct qp_op_block block;     /* with a device */
+    void *state;                  /* of the row, row->state_bytes, filled by .check */
 };
 
 /* A run: the op, its tensors in memory, and what it counts. */
@@ -138,7 +139,7 @@ struct qp_op_row {
     size_t state_bytes;
     bool on_host; /* whatever device is asked for: there is too little to do */
 
-    /* Problems that a device must solve as the CPU does before use, in words (op_prove.c). */
+    /* Problems that a device must solve as the CPU does before use, in words (op_example.c). */
     const char *const *examples;
     size_t n_examples;
 
@@ -240,7 +241,8 @@ typedef void (*qp_op_unit_fn)(void *ctx, unsigned worker, uint64_t unit);
 
 /*
  * Does n units on the op's workers, in any order. A unit must not depend on another, so the number
- * of workers cannot change a result.
+ * of workers cannot change a result. Of the work of a device only some are done again, so nothing
+ * behind the units may need what all of them made.
  */
 void qp_op_units(const struct qplan_op *op, uint64_t n, qp_op_unit_fn work, void *ctx);
 
@@ -276,8 +278,12 @@ enum qplan_status qp_op_take_device(struct qplan_op *op,
                                     const struct qplan_op_preference *preference,
                                     struct qplan_error *err);
 
-/* Workspace of a run on op->device; and the run, after the values were checked. */
+/*
+ * Workspace of a run on op->device, and of the second look at its results; and the run, after the
+ * values were checked.
+ */
 uint64_t qp_op_staging_bytes(const struct qplan_op *op);
+uint64_t qp_op_check_bytes(const struct qplan_op *op);
 enum qplan_status qp_op_run_on_device(struct qp_op_call *call, struct qplan_error *err);
 
 struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enum qplan_dtype work,

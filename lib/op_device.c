@@ -3,8 +3,8 @@
  * device memory, and the run. It knows no operator; rows do.
  *
  * A run copies the inputs in, queues the launches of the row, copies everything that was made to
- * the workspace, and waits. Only then are outputs written, so no failure of a device leaves one
- * half done.
+ * the workspace, waits, and has some of it done again by the CPU. Only then are outputs written, so
+ * no failure of a device leaves one half done.
  */
 #include "op_device.h"
 
@@ -248,6 +248,18 @@ enum qplan_status qp_op_launch(struct qp_op_run *run, const struct qp_launch *la
     return run->lane->gpu->backend->launch(run->lane, &what, err);
 }
 
+/* Once it has computed something wrong, a device stays refused. */
+static enum qplan_status check(const struct qp_op_call *call, struct qplan_error *err)
+{
+    struct qplan_device *device = call->op->device;
+    if (atomic_load(&device->differs))
+        return qp_op_fail_differs(call->op, err);
+    const enum qplan_status status = qp_op_check_made(call, err);
+    if (status != QPLAN_OK)
+        atomic_store(&device->differs, true);
+    return status;
+}
+
 static enum qplan_status compute(struct qp_op_run *run, struct qplan_error *err)
 {
     struct qp_op_call *call = run->call;
@@ -260,7 +272,9 @@ static enum qplan_status compute(struct qp_op_run *run, struct qplan_error *err)
     call->counts.nonfinite += run->status[QK_OP_NONFINITE];
     call->counts.skipped += run->status[QK_OP_SKIPPED];
     call->counts.overflow += run->status[QK_OP_OVERFLOW];
-    return call->op->kernel->finish ? call->op->kernel->finish(run, err) : QPLAN_OK;
+    if (call->op->kernel->finish)
+        QP_TRY(call->op->kernel->finish(run, err));
+    return call->op->device->proving ? QPLAN_OK : check(call, err);
 }
 
 enum qplan_status qp_op_run_on_device(struct qp_op_call *call, struct qplan_error *err)

@@ -42,9 +42,21 @@ enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_ro
                               const struct qp_op_kernel *kernel, enum qplan_storage key,
                               struct qplan_error *err);
 
-/* The same for every kernel and key that the device has. group_size: of every launch, 0 = as in
- * use. */
-enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, uint32_t group_size, struct qplan_error *err);
+/*
+ * The same for every kernel and key that the device has. category: of the operators, NULL = all;
+ * group_size: of every launch, 0 = as in use.
+ */
+enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, const char *category, uint32_t group_size,
+                                  struct qplan_error *err);
+
+/*
+ * Does the first unit of a device's work, and then one in a thousand, again with the scalar kernel,
+ * and compares with what is in the workspace of the call (op_check.c). DEVICE if a bit differs.
+ */
+enum qplan_status qp_op_check_made(const struct qp_op_call *call, struct qplan_error *err);
+
+/* DEVICE: the device does not compute as the CPU does. */
+enum qplan_status qp_op_fail_differs(const struct qplan_op *op, struct qplan_error *err);
 
 /* Whether a device has what a kernel computes with. */
 bool qp_op_device_has(const struct qp_gpu *gpu, const struct qp_op_kernel *kernel,

@@ -143,13 +143,13 @@ static bool is_allowed(const struct qp_op_kernel *kernel, enum qplan_storage key
 
 /*
  * The space to align the workspace is asked for too. For a device, values are checked in what then
- * takes its results.
+ * takes its results and the buffers of those that are made again.
  */
 static uint64_t workspace_of(const struct qplan_op *op)
 {
     uint64_t n = op->kernel->workspace ? op->kernel->workspace(op) : 0;
     if (op->device)
-        n = qp_max_u64(n, qp_op_staging_bytes(op));
+        n = qp_max_u64(n, qp_max_u64(qp_op_staging_bytes(op), qp_op_check_bytes(op)));
     return n ? n + 64 : 0;
 }
 

@@ -1,311 +1,24 @@
 /*
  * op_prove.c - the problems that a device must solve as the scalar kernels do before an operator
- * may use it. They are the examples of the rows: fields and tensors in words, such as
- *
- *     "group_size=5 ragged=true; input 3,17 any; scale 3,4 scale; zero_point 3,4 zero"
- *
- * The fields come first, if there are any: the text up to the first ";". A tensor has a shape and a
- * kind of values, some kinds a limit; its dtype is the key of the kernel where the argument may
- * have it, else the first that it may have. "-" is the shape of rank 0.
+ * may use it: the examples of the rows (op_example.c), on the device and on the CPU.
  */
 #include "op_device.h"
+#include "op_example.h"
 
 #include "base/alloc.h"
-#include "base/check.h"
-#include "base/dtype.h"
-#include "base/text.h"
 
-#include <math.h>
 #include <string.h>
 
-#define EXAMPLE_TEXT 320
-
-/* ---- Values -----------------------------------------------------------------------------------
+/* ---- Running an example -----------------------------------------------------------------------
  */
 
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
-/* Hard numbers between ones of all magnitudes up to 16. */
-static double finite_value(uint32_t *state, int64_t limit)
-{
-    static const double hard[] = {0.0,  -0.0, 0x1p-149, -0x1p-140, 0x1p-1060, 0.5,
-                                  -1.5, 2.5,  127.5,    -128.0,    65504.0,   -0x1p-24};
-    const uint32_t random = next_random(state), low = next_random(state);
-    (void)limit;
-    if (random % 8 == 0)
-        return hard[random / 8 % QP_COUNT(hard)];
-    return ldexp((double)random * 0x1p-31 - 1 + (double)low * 0x1p-64, 4 - (int)(low % 24));
-}
-
-static double any_value(uint32_t *state, int64_t limit)
-{
-    static const double others[] = {INFINITY, -INFINITY, NAN, -NAN, 0x1.fffffep127, -0x1p1000};
-    const uint32_t random = next_random(state);
-    return random % 16 == 0 ? others[random / 16 % QP_COUNT(others)] : finite_value(state, limit);
-}
-
-/* Above 0 in every dtype. */
-static double scale_value(uint32_t *state, int64_t limit)
-{
-    const uint32_t random = next_random(state);
-    (void)limit;
-    return ldexp(1 + (double)random * 0x1p-32, (int)(random % 16) - 13);
-}
-
-/* 0 to 3 and, for floats, halves. */
-static double zero_value(uint32_t *state, int64_t limit)
-{
-    (void)limit;
-    return (double)(next_random(state) % 8) * 0.5;
-}
-
-static double byte_value(uint32_t *state, int64_t limit)
-{
-    (void)limit;
-    return (double)(next_random(state) >> 8 & 255);
-}
-
-/* Below the limit. */
-static double index_below(uint32_t *state, int64_t limit)
-{
-    return (double)(next_random(state) % (uint32_t)limit);
-}
-
-/* Coordinates, some of them outside. */
-static double coordinate(uint32_t *state, int64_t limit)
-{
-    (void)limit;
-    return (double)next_random(state) * 0x1.4p-31 - 1.25;
-}
-
-/* The words of an example; a number behind the word is the limit. */
-static const struct kind {
-    const char *word;
-    double (*value)(uint32_t *state, int64_t limit);
-    bool ascending; /* from 0 on: the values are steps, the last one at most the limit */
-} kinds[] = {
-    {"any", any_value, false},   {"finite", finite_value, false}, {"scale", scale_value, false},
-    {"zero", zero_value, false}, {"byte", byte_value, false},     {"index", index_below, false},
-    {"grid", coordinate, false}, {"offset", index_below, true},
-};
-
-/* An element of any dtype: rounded, and an integer cut to what it holds. */
-static void put_value(enum qplan_storage dtype, double x, char *to)
-{
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    const size_t size = qplan_storage_bits(dtype) / 8;
-    if (QP_FP_BITS & QP_BIT(dtype)) {
-        const enum qplan_dtype type = qp_op_float(dtype);
-        static const uint16_t infinity[] = {0x7c00, 0x7f80};
-        uint16_t bits = infinity[type == QPLAN_BF16];
-        bits = (uint16_t)(bits | (isnan(x) ? 0x40u : 0u) | (signbit(x) ? 0x8000u : 0u));
-        const float narrow = (float)x;
-        if (type == QPLAN_F32 && !isfinite(x))
-            memcpy(to, &narrow, size);
-        else if (type == QPLAN_F64 || isfinite(x))
-            f64->store(type, 1, &x, to);
-        else
-            memcpy(to, &bits, size);
-        return;
-    }
-    const int64_t whole = (int64_t)x; /* little-endian: the low bytes come first */
-    memcpy(to, &whole, size);
-}
-
-static void fill(const struct kind *kind, int64_t limit, const struct qplan_tensor *tensor,
-                 uint32_t *state)
-{
-    const size_t size = qplan_storage_bits(tensor->dtype) / 8, n = (size_t)tensor->n_bytes / size;
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        double x = 0;
-        if (!kind->ascending)
-            x = kind->value(state, limit);
-        else if (i > 0) /* steps of about what is left for each */
-            x = sum += fmin(kind->value(state, 2 * (limit / (int64_t)n) + 1), (double)limit - sum);
-        put_value(tensor->dtype, x, (char *)tensor->data + i * size);
-    }
-}
-
-/* ---- Examples ---------------------------------------------------------------------------------
- */
-
-/* A problem with its memory: tensors in, outputs of the CPU, outputs of the device. */
-struct problem {
-    char text[EXAMPLE_TEXT];
-    struct qplan_op_field fields[QP_OP_MAX_FIELDS];
-    struct qplan_tensor tensors[2 * QP_OP_MAX_ARGUMENTS];
-    int64_t shapes[QP_OP_MAX_ARGUMENTS][QPLAN_MAX_RANK];
-    size_t n_fields, n_inputs, n_tensors;
-    struct qplan_op_counts counts;
-};
-
-/* The next word of a text that ends at one of the signs; NULL behind the last. */
-static char *next_word(char **text, const char *ends)
-{
-    char *word = *text + strspn(*text, " ");
-    if (!*word)
-        return NULL;
-    *text = word + strcspn(word, ends);
-    if (**text)
-        *(*text)++ = '\0';
-    return word;
-}
-
-static enum qplan_status fail_example(const struct qp_op_row *row, const char *what,
-                                      struct qplan_error *err)
-{
-    return qp_fail(err, QPLAN_ERR_INTERNAL, row->info.name, "its examples have %s", what);
-}
-
-static enum qplan_status read_fields(struct problem *p, const struct qp_op_row *row, char *text,
-                                     struct qplan_error *err)
-{
-    char *word;
-    while ((word = next_word(&text, " ")) != NULL) {
-        char *value = strchr(word, '=');
-        if (!value || p->n_fields == QP_OP_MAX_FIELDS)
-            return fail_example(row, "no field where one is expected", err);
-        *value++ = '\0';
-        p->fields[p->n_fields++] = (struct qplan_op_field){.name = word, .text = value};
-    }
-    return QPLAN_OK;
-}
-
-/* The storage type of the first n letters of a text, or QPLAN_STORAGE_COUNT. */
-static enum qplan_storage storage_of(const char *text, size_t n)
-{
-    unsigned k = 0;
-    for (; k < QPLAN_STORAGE_COUNT; k++) {
-        const char *name = qplan_storage_name((enum qplan_storage)k);
-        if (strlen(name) == n && strncmp(name, text, n) == 0)
-            break;
-    }
-    return (enum qplan_storage)k;
-}
-
-/* The dtype of an argument: the key if it may have that, else the first that it may have. */
-static bool find_dtype(const struct qp_op_row *row, const char *name, enum qplan_storage key,
-                       enum qplan_storage *out)
-{
-    size_t i = 0;
-    while (i < row->info.n_arguments && strcmp(row->info.arguments[i].name, name) != 0)
-        i++;
-    if (i == row->info.n_arguments)
-        return false;
-    const char *at = row->info.arguments[i].dtypes;
-    *out = storage_of(at, strcspn(at, "|"));
-    for (size_t n; *at && *out != key; at += n + (at[n] == '|')) {
-        n = strcspn(at, "|");
-        if (storage_of(at, n) == key)
-            *out = key;
-    }
-    return *out != QPLAN_STORAGE_COUNT;
-}
-
-/* "scale 3,4 scale" or "scale:F32 3,4 scale": name, dtype, shape, kind and its limit. */
-struct words {
-    char *name, *dtype, *shape, *kind, *limit;
-};
-
-static struct words split_words(char *text)
-{
-    struct words w = {.name = next_word(&text, " ")};
-    w.dtype = w.name ? strchr(w.name, ':') : NULL;
-    if (w.dtype)
-        *w.dtype++ = '\0';
-    w.shape = next_word(&text, " ");
-    w.kind = next_word(&text, " ");
-    w.limit = next_word(&text, " ");
-    return w;
-}
-
-static const struct kind *find_kind(const char *word)
-{
-    size_t i = 0;
-    while (i < QP_COUNT(kinds) && strcmp(kinds[i].word, word) != 0)
-        i++;
-    return i < QP_COUNT(kinds) ? &kinds[i] : NULL;
-}
-
-static bool read_shape(struct qplan_tensor *tensor, int64_t *shape, char *text, uint64_t *n_elems)
-{
-    char *word;
-    uint64_t extent;
-    *n_elems = 1;
-    tensor->shape = shape;
-    while (strcmp(text, "-") != 0 && (word = next_word(&text, ",")) != NULL) {
-        if (!qp_parse_u64(word, &extent) || tensor->rank == QPLAN_MAX_RANK)
-            return false;
-        shape[tensor->rank++] = (int64_t)extent;
-        *n_elems *= extent;
-    }
-    return true;
-}
-
-static enum qplan_status read_tensor(struct problem *p, const struct qp_op_row *row,
-                                     enum qplan_storage key, char *text, struct qplan_error *err)
-{
-    const struct words w = split_words(text);
-    const struct kind *kind = w.kind ? find_kind(w.kind) : NULL;
-    struct qplan_tensor *tensor = &p->tensors[p->n_tensors];
-    uint64_t n_elems, limit = 0;
-    if (!kind || p->n_tensors == QP_OP_MAX_ARGUMENTS ||
-        !find_dtype(row, w.name, key, &tensor->dtype) ||
-        !read_shape(tensor, p->shapes[p->n_tensors], w.shape, &n_elems) ||
-        (w.limit && !qp_parse_u64(w.limit, &limit)))
-        return fail_example(row, "no tensor where one is expected", err);
-    if (w.dtype)
-        tensor->dtype = storage_of(w.dtype, strlen(w.dtype));
-    tensor->name = w.name;
-    tensor->n_bytes = n_elems * (qplan_storage_bits(tensor->dtype) / 8);
-    tensor->data = qp_alloc_buffer(tensor->n_bytes);
-    if (!tensor->data)
-        return qp_fail_memory(err, "example", tensor->n_bytes);
-    uint32_t state = 2463534242u + (uint32_t)p->n_tensors++;
-    fill(kind, (int64_t)limit, tensor, &state);
-    return QPLAN_OK;
-}
-
-static enum qplan_status read_example(struct problem *p, const struct qp_op_row *row,
-                                      const char *example, enum qplan_storage key,
-                                      struct qplan_error *err)
-{
-    char *text = p->text, *part;
-    if (strlen(example) >= sizeof p->text)
-        return fail_example(row, "too long a text", err);
-    memcpy(p->text, example, strlen(example) + 1);
-    part = next_word(&text, ";");
-    if (part)
-        QP_TRY(read_fields(p, row, part, err));
-    while ((part = next_word(&text, ";")) != NULL)
-        QP_TRY(read_tensor(p, row, key, part, err));
-    p->n_inputs = p->n_tensors;
-    return QPLAN_OK;
-}
-
-static void free_tensors(struct problem *p, size_t from)
-{
-    for (; p->n_tensors > from; p->n_tensors--)
-        qp_free(p->tensors[p->n_tensors - 1].data);
-}
-
-/* ---- Proofs -----------------------------------------------------------------------------------
- */
-
-static struct qplan_op_desc desc_of(const struct problem *p, const struct qp_op_row *row)
+static struct qplan_op_desc desc_of(const struct qp_op_example *p, const struct qp_op_row *row)
 {
     return (struct qplan_op_desc){row->info.name, p->fields, p->n_fields, p->tensors, p->n_inputs};
 }
 
 /* Outputs behind the inputs, full of a byte that no result should have kept. */
-static enum qplan_status make_outputs(struct problem *p, const struct qplan_op *op,
+static enum qplan_status make_outputs(struct qp_op_example *p, const struct qplan_op *op,
                                       struct qplan_error *err)
 {
     struct qplan_tensor output;
@@ -327,7 +40,7 @@ static enum qplan_status make_outputs(struct problem *p, const struct qplan_op *
 }
 
 /* The arguments of a run: each output in the place of an input of its name. */
-static size_t list_arguments(const struct problem *p, struct qplan_tensor *out)
+static size_t list_arguments(const struct qp_op_example *p, struct qplan_tensor *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->n_tensors; i++) {
@@ -340,7 +53,7 @@ static size_t list_arguments(const struct problem *p, struct qplan_tensor *out)
     return n;
 }
 
-static enum qplan_status run_op(struct problem *p, const struct qplan_op *op,
+static enum qplan_status run_op(struct qp_op_example *p, const struct qplan_op *op,
                                 struct qplan_error *err)
 {
     struct qplan_tensor arguments[2 * QP_OP_MAX_ARGUMENTS];
@@ -355,7 +68,7 @@ static enum qplan_status run_op(struct problem *p, const struct qplan_op *op,
     return status;
 }
 
-static bool same_outputs(const struct problem *a, const struct problem *b)
+static bool same_outputs(const struct qp_op_example *a, const struct qp_op_example *b)
 {
     bool same = memcmp(&a->counts, &b->counts, sizeof a->counts) == 0;
     for (size_t i = a->n_inputs; same && i < a->n_tensors; i++)
@@ -363,8 +76,8 @@ static bool same_outputs(const struct problem *a, const struct problem *b)
     return same;
 }
 
-static enum qplan_status compare(const struct qplan_op *op, struct problem *device_s,
-                                 struct problem *cpu_s, struct qplan_error *err)
+static enum qplan_status compare(const struct qplan_op *op, struct qp_op_example *device_s,
+                                 struct qp_op_example *cpu_s, struct qplan_error *err)
 {
     struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
     struct qplan_op *scalar;
@@ -377,14 +90,7 @@ static enum qplan_status compare(const struct qplan_op *op, struct problem *devi
     qplan_op_free(scalar);
     QP_TRY(status);
     QP_TRY(run_op(device_s, op, err));
-    if (same_outputs(cpu_s, device_s))
-        return QPLAN_OK;
-    const struct qp_device_info *info = &op->device->gpu->info;
-    qp_fail(err, QPLAN_ERR_DEVICE, info->label,
-            "the device does not compute as the CPU does: %s of %s on %s, driver %s",
-            op->row->info.name, qplan_storage_name(op->key), info->name, info->driver);
-    qp_hint(err, "--device cpu");
-    return QPLAN_ERR_DEVICE;
+    return same_outputs(cpu_s, device_s) ? QPLAN_OK : qp_op_fail_differs(op, err);
 }
 
 /* What is to be proven, and how many examples have shown it. */
@@ -397,12 +103,12 @@ struct proof {
 };
 
 /* An example that another kernel takes says nothing. */
-static enum qplan_status prove_example(struct proof *proof, struct problem *p,
+static enum qplan_status prove_example(struct proof *proof, struct qp_op_example *p,
                                        struct qplan_error *err)
 {
     struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
     const struct qplan_op_desc desc = desc_of(p, proof->row);
-    struct problem other = *p;
+    struct qp_op_example other = *p;
     struct qplan_op *op;
     preference.device = proof->device;
     QP_TRY(qplan_op_select(&op, &desc, &preference, err));
@@ -412,22 +118,23 @@ static enum qplan_status prove_example(struct proof *proof, struct problem *p,
         proof->n_shown++;
     }
     qplan_op_free(op);
-    free_tensors(&other, other.n_inputs);
+    qp_op_free_tensors(&other, other.n_inputs);
     return status;
 }
 
-static enum qplan_status prove_row(struct proof *proof, struct problem *p, struct qplan_error *err)
+static enum qplan_status prove_row(struct proof *proof, struct qp_op_example *p,
+                                   struct qplan_error *err)
 {
     const struct qp_op_row *row = proof->row;
     for (size_t i = 0; i < row->n_examples; i++) {
-        *p = (struct problem){0};
-        enum qplan_status status = read_example(p, row, row->examples[i], proof->key, err);
+        *p = (struct qp_op_example){0};
+        enum qplan_status status = qp_op_read_example(p, row, row->examples[i], proof->key, err);
         if (status == QPLAN_OK)
             status = prove_example(proof, p, err);
-        free_tensors(p, 0);
+        qp_op_free_tensors(p, 0);
         QP_TRY(status);
     }
-    return proof->n_shown > 0 ? QPLAN_OK : fail_example(row, "none for a kernel", err);
+    return proof->n_shown > 0 ? QPLAN_OK : qp_op_fail_example(row, "none for a kernel", err);
 }
 
 /* Where it is kept what the device has proven of a kernel; NULL: there is no room. */
@@ -454,7 +161,7 @@ enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_ro
     struct qp_device_proven *proven = find_proven(&proof);
     if (proven && (proven->keys & QP_BIT(key)))
         return QPLAN_OK;
-    struct problem *p = qp_alloc(1, sizeof *p);
+    struct qp_op_example *p = qp_alloc(1, sizeof *p);
     if (!p)
         return qp_fail_memory(err, "device", sizeof *p);
     device->proving = true;
@@ -478,7 +185,18 @@ static enum qplan_status prove_kernel(struct qplan_device *device, const struct 
     return QPLAN_OK;
 }
 
-enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, uint32_t group_size, struct qplan_error *err)
+static enum qplan_status prove_kernels(struct qplan_device *device, const struct qp_op_row *row,
+                                       struct qplan_error *err)
+{
+    for (size_t i = 0; i < row->n_kernels; i++) {
+        if (qp_op_is_for_devices(&row->kernels[i]))
+            QP_TRY(prove_kernel(device, row, &row->kernels[i], err));
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, const char *category, uint32_t group_size,
+                                  struct qplan_error *err)
 {
     struct qplan_device device = {.backend = gpu->backend->id,
                                   .memory_bytes = gpu->info.memory_bytes / 2,
@@ -486,11 +204,8 @@ enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, uint32_t group_size, struc
                                   .group_size = group_size};
     const struct qplan_op_info *info;
     for (size_t i = 0; (info = qplan_op_at(i)) != NULL; i++) {
-        const struct qp_op_row *row = qp_op_row_of(info);
-        for (size_t k = 0; k < row->n_kernels; k++) {
-            if (qp_op_is_for_devices(&row->kernels[k]))
-                QP_TRY(prove_kernel(&device, row, &row->kernels[k], err));
-        }
+        if (!category || strcmp(info->category, category) == 0)
+            QP_TRY(prove_kernels(&device, qp_op_row_of(info), err));
     }
     return QPLAN_OK;
 }

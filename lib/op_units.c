@@ -2,6 +2,7 @@
  * op_units.c - the team of an operator: units of work, claimed one by one. Keeps nothing between
  * runs.
  */
+#include "device.h"
 #include "op.h"
 
 #include "base/check.h"
@@ -27,8 +28,20 @@ static void claim(void *ctx, unsigned worker)
     }
 }
 
+static void check_some(struct qplan_device *device, uint64_t n, qp_op_unit_fn work, void *ctx)
+{
+    for (uint64_t unit = 0; unit < n; unit++) {
+        if (qp_device_is_checked(device))
+            work(ctx, 0, unit);
+    }
+}
+
 void qp_op_units(const struct qplan_op *op, uint64_t n, qp_op_unit_fn work, void *ctx)
 {
+    if (op->checked) {
+        check_some(op->checked, n, work, ctx);
+        return;
+    }
     struct team team = {.n = n, .work = work, .ctx = ctx};
     unsigned n_workers = (unsigned)qp_min_u64(op->n_workers, n);
     if (n_workers > 1)

@@ -1,5 +1,6 @@
 /*
- * op_view.c - gathering and scattering strided elements. Moves bytes; never looks at a value.
+ * op_view.c - gathering and scattering strided elements. Moves or compares bytes; never looks at a
+ * value.
  */
 #include "op_view.h"
 
@@ -110,12 +111,23 @@ const void *qp_view_get(const struct qp_view *view, uint64_t elem, size_t n, voi
 
 void *qp_view_room(const struct qp_view *view, uint64_t elem, size_t n, void *buffer)
 {
-    void *direct = qp_view_at(view, elem, n);
+    void *direct = view->made ? NULL : qp_view_at(view, elem, n);
     return direct ? direct : buffer;
+}
+
+static void compare(const struct qp_view *view, uint64_t elem, size_t n, const void *from)
+{
+    const size_t size = view->elem_bytes;
+    if (n > 0 && memcmp(view->made + elem * size, from, n * size) != 0)
+        *view->differs = true;
 }
 
 void qp_view_put(const struct qp_view *view, uint64_t elem, size_t n, const void *from)
 {
+    if (view->made) {
+        compare(view, elem, n, from);
+        return;
+    }
     if (n == 0 || from == qp_view_at(view, elem, n))
         return;
     const size_t size = view->elem_bytes, step = (size_t)last_stride(view) * size;
@@ -132,9 +144,19 @@ void qp_view_zero(const struct qp_view *view, uint64_t elem, uint64_t n)
 {
     static const char zeros[4096];
     const size_t step = sizeof zeros / view->elem_bytes;
-    void *direct = n ? qp_view_at(view, elem, (size_t)n) : NULL;
+    void *direct = n && !view->made ? qp_view_at(view, elem, (size_t)n) : NULL;
     if (direct)
         memset(direct, 0, (size_t)n * view->elem_bytes);
     for (uint64_t done = 0; !direct && view->data && done < n; done += step)
         qp_view_put(view, elem + done, (size_t)qp_min_u64(step, n - done), zeros);
+}
+
+void qp_view_keep(const struct qp_view *view, uint64_t elem, uint64_t n)
+{
+    double buffer[512];
+    const size_t step = sizeof buffer / view->elem_bytes;
+    for (uint64_t done = 0; view->made && view->data && done < n; done += step) {
+        const size_t part = (size_t)qp_min_u64(step, n - done);
+        compare(view, elem + done, part, qp_view_get(view, elem + done, part, buffer));
+    }
 }

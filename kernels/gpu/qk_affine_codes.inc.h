@@ -98,7 +98,7 @@ QK_FN void NAME(reach_to)(struct NAME(reach) * reach, WORK x)
     reach->hi = x > reach->hi ? x : reach->hi;
 }
 
-/* Every step-th element of a part of a set. */
+/* Every step-th octet of a part of a set, or element where sets are not made of octets. */
 QK_FN void NAME(reach_part)(struct NAME(reach) * reach, const QK_GLOBAL qk_u8 *block,
                             const struct qk_affine_args *a, qk_u32 set, qk_u32 part, qk_u32 first,
                             qk_u32 step)
@@ -106,9 +106,19 @@ QK_FN void NAME(reach_part)(struct NAME(reach) * reach, const QK_GLOBAL qk_u8 *b
     const QK_GLOBAL RAW *input = (const QK_GLOBAL RAW *)(block + a->input);
     struct qk_rows rows = qk_rows_of(a, set);
     qk_u32 n = rows.n_rows * rows.width, begin = qk_min(part * a->part_len, n);
-    qk_u32 end = begin + qk_min(a->part_len, n - begin);
-    for (qk_u32 i = begin + first; i < end; i += step)
-        NAME(reach_to)(reach, OF_RAW(input[qk_elem_of(a, &rows, i)]));
+    qk_u32 end = begin + qk_min(a->part_len, n - begin), len = a->wide ? 8 : 1;
+    for (qk_u32 i = begin + len * first; i < end; i += len * step) {
+        qk_u32 elem = qk_elem_of(a, &rows, i);
+        if (len == 8 && end - i >= 8) {
+            RAW x[8];
+            GET8(input, elem, x);
+            for (int k = 0; k < 8; k++)
+                NAME(reach_to)(reach, OF_RAW(x[k]));
+            continue;
+        }
+        for (qk_u32 k = 0; k < len && k < end - i; k++)
+            NAME(reach_to)(reach, OF_RAW(input[elem + k]));
+    }
 }
 
 QK_FN void NAME(put_reach)(QK_GLOBAL qk_u8 *block, const struct qk_affine_args *a, qk_u32 at,

@@ -18,24 +18,44 @@ QK_FN qk_u32 qk_narrow_kind(double x, qk_u32 kind)
 }
 
 /* What is infinite in the dtype becomes its largest value. */
-QK_FN void qk_put_wide(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, double y)
+QK_FN qk_u32 qk_clip_wide(double y)
 {
-    if (kind == QK_FLOAT_F64) {
-        ((QK_GLOBAL qk_u64 *)to)[i] = QK_U64(y);
-    } else if (kind == QK_FLOAT_F32) {
-        float narrow = (float)y;
-        narrow = narrow < -QK_F32_MAX ? -QK_F32_MAX : narrow;
-        ((QK_GLOBAL qk_u32 *)to)[i] = QK_U32(narrow > QK_F32_MAX ? QK_F32_MAX : narrow);
-    } else {
-        qk_u32 bits = qk_narrow_kind(y, kind), infinity = kind == QK_FLOAT_F16 ? 0x7c00u : 0x7f80u;
-        ((QK_GLOBAL qk_u16 *)to)[i] = (qk_u16)(bits - ((bits & 0x7fffu) == infinity));
-    }
+    float narrow = (float)y;
+    narrow = narrow < -QK_F32_MAX ? -QK_F32_MAX : narrow;
+    return QK_U32(narrow > QK_F32_MAX ? QK_F32_MAX : narrow);
 }
 
+QK_FN qk_u16 qk_clip_wide_16(double y, qk_u32 kind)
+{
+    qk_u32 bits = qk_narrow_kind(y, kind), infinity = kind == QK_FLOAT_F16 ? 0x7c00u : 0x7f80u;
+    return (qk_u16)(bits - ((bits & 0x7fffu) == infinity));
+}
+
+QK_FN void qk_put_wide(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, double y)
+{
+    if (kind == QK_FLOAT_F64)
+        ((QK_GLOBAL qk_u64 *)to)[i] = QK_U64(y);
+    else if (kind == QK_FLOAT_F32)
+        ((QK_GLOBAL qk_u32 *)to)[i] = qk_clip_wide(y);
+    else
+        ((QK_GLOBAL qk_u16 *)to)[i] = qk_clip_wide_16(y, kind);
+}
+
+/* Values of f64 to f64 and f32 in stores of 128 bits; 16 bits are made one by one. */
 QK_FN void qk_put8_wide(QK_GLOBAL qk_u8 *to, qk_u32 kind, qk_u32 i, const double *y)
 {
-    for (int k = 0; k < 8; k++)
-        qk_put_wide(to, kind, i + (qk_u32)k, y[k]);
+    qk_u64 wide[8];
+    qk_u32 narrow[8];
+    for (int k = 0; k < 8; k++) {
+        wide[k] = QK_U64(y[k]);
+        narrow[k] = qk_clip_wide(y[k]);
+    }
+    if (kind == QK_FLOAT_F64)
+        qk_put8_u64((QK_GLOBAL qk_u64 *)to, i, wide);
+    else if (kind == QK_FLOAT_F32)
+        qk_put8_u32((QK_GLOBAL qk_u32 *)to, i, narrow);
+    for (int k = 0; kind != QK_FLOAT_F64 && kind != QK_FLOAT_F32 && k < 8; k++)
+        ((QK_GLOBAL qk_u16 *)to)[i + (qk_u32)k] = qk_clip_wide_16(y[k], kind);
 }
 
 /* NaN is the one with sign and payload 0. Returns whether a finite number became infinite. */

@@ -8,7 +8,8 @@
  * integers, `a`, whose offsets say where in the block things are.
  *
  * An array that a group shares is declared QK_SHARED at the top of a kernel; a pointer into it is
- * QK_LOCAL, one into the block QK_GLOBAL.
+ * QK_LOCAL, one into the block QK_GLOBAL. `restrict` has no use here, with one pointer, and another
+ * name in CUDA.
  *
  * `half` and the names of vector types are keywords in OpenCL C.
  *
@@ -38,7 +39,6 @@ typedef uint4 qk_u32x4;
 #define QK_GLOBAL             __global
 #define QK_LOCAL              __local
 #define QK_SHARED             __local
-#define QK_RESTRICT           restrict
 #define QK_KERNEL(name, ARGS) __kernel void name(QK_GLOBAL qk_u8 *block, ARGS a)
 #define QK_GROUP              ((qk_u32)get_group_id(0))
 #define QK_LID                ((qk_u32)get_local_id(0))
@@ -65,7 +65,6 @@ typedef uint4 qk_u32x4;
 #define QK_GLOBAL
 #define QK_LOCAL
 #define QK_SHARED             __shared__
-#define QK_RESTRICT           __restrict__
 #define QK_KERNEL(name, ARGS) extern "C" __global__ void name(qk_u8 *block, ARGS a)
 #define QK_GROUP              (blockIdx.x)
 #define QK_LID                (threadIdx.x)
@@ -126,7 +125,6 @@ static inline qk_u64 qk_host_u64(double x)
 #define QK_GLOBAL
 #define QK_LOCAL
 #define QK_SHARED             /* arrays of a group of one are automatic, so that threads may share the text */
-#define QK_RESTRICT           restrict
 #define QK_GROUP              qk_host_group
 #define QK_LID                0u
 #define QK_LSIZE              1u

@@ -113,21 +113,23 @@ static void make_job(struct qp_op_call *call, struct job *job)
                         .scale = qp_op_view(call, "scale"),
                         .zero = qp_op_view(call, "zero_point"),
                         .n_sets = qp_op_tensor(call->op, "scale")->n_elems,
-                        .table = carve(call->op, &block)};
+                        .table = carve(call->op, &block),
+                        .lock = PTHREAD_MUTEX_INITIALIZER};
 }
 
 /* ---- Ranges and parameters --------------------------------------------------------------------
  */
 
-/* The ranges of a chunk are its worker's; joining them is exact, so the order does not matter. */
-static void range_unit(void *ctx, unsigned worker, uint64_t u)
+/*
+ * Joins the ranges of at most a chunk to those of its sets. They are the worker's first; joining is
+ * exact, so the order does not matter.
+ */
+static void add_ranges(struct job *job, unsigned worker, uint64_t begin, size_t n)
 {
-    struct job *job = ctx;
     const struct qp_work_kernels *work = job->source->work;
     const struct qp_sets *sets = &job->quant->geometry.sets;
     const struct qp_quant_worker w = qp_quant_worker(job->call, worker);
-    const uint64_t begin = u * QP_OP_CHUNK;
-    const size_t n = qp_op_chunk(sets->n_elems, u), size = work->work_bytes;
+    const size_t size = work->work_bytes;
     const char *src = qp_view_get(job->input, begin, n, w.elems[0]);
     for (size_t at = 0; at < n;) {
         struct qp_tile tile;
@@ -148,13 +150,17 @@ static void range_unit(void *ctx, unsigned worker, uint64_t u)
     }
 }
 
-static void params_unit(void *ctx, unsigned worker, uint64_t u)
+static void range_unit(void *ctx, unsigned worker, uint64_t u)
 {
     struct job *job = ctx;
-    (void)worker;
+    add_ranges(job, worker, u * QP_OP_CHUNK, qp_op_chunk(job->quant->geometry.sets.n_elems, u));
+}
+
+/* The parameters of n sets; returns how many of the first of them have a scale. */
+static size_t make_params(struct job *job, uint64_t set, size_t n)
+{
     const struct qp_code_rule *rule = &job->quant->rule;
-    const uint64_t set = u * QP_OP_CHUNK;
-    const size_t n = qp_op_chunk(job->n_sets, u), size = job->source->work_bytes;
+    const size_t size = job->source->work_bytes;
     int32_t *zero = job->table.zero + set;
     const size_t done =
         job->source->work->params(rule, n, job->table.lo + set * size, job->table.hi + set * size,
@@ -164,6 +170,15 @@ static void params_unit(void *ctx, unsigned worker, uint64_t u)
         zero[i] = zero[i] < rule->q_min   ? rule->q_min
                   : zero[i] > rule->q_max ? rule->q_max
                                           : zero[i];
+    return done;
+}
+
+static void params_unit(void *ctx, unsigned worker, uint64_t u)
+{
+    struct job *job = ctx;
+    (void)worker;
+    const uint64_t set = u * QP_OP_CHUNK;
+    const size_t n = qp_op_chunk(job->n_sets, u), done = make_params(job, set, n);
     uint_fast64_t lowest = atomic_load(&job->bad_set);
     while (done < n && set + done < lowest &&
            !atomic_compare_exchange_weak(&job->bad_set, &lowest, set + done))
@@ -188,12 +203,9 @@ static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *e
     struct job job;
     make_job(call, &job);
     atomic_init(&job.bad_set, UINT64_MAX);
-    if (pthread_mutex_init(&job.lock, NULL) != 0)
-        return qp_fail_memory(err, op->row->info.name, sizeof job.lock);
     memset(job.table.lo, 0, job.n_sets * job.source->work_bytes);
     memset(job.table.hi, 0, job.n_sets * job.source->work_bytes);
     qp_op_units(op, qp_op_chunks(job.quant->geometry.sets.n_elems), range_unit, &job);
-    (void)pthread_mutex_destroy(&job.lock);
     if (job.nonfinite > 0 && qp_op_is(op, "nonfinite", "error"))
         return qp_quant_validate_finite(call, "input", err);
     qp_op_units(op, qp_op_chunks(job.n_sets), params_unit, &job);
@@ -204,16 +216,60 @@ static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *e
 /* ---- The work ---------------------------------------------------------------------------------
  */
 
-static void store_unit(void *ctx, unsigned worker, uint64_t u)
+static void store(const struct job *job, unsigned worker, uint64_t set, size_t n)
 {
-    const struct job *job = ctx;
     const struct qp_quant_worker w = qp_quant_worker(job->call, worker);
-    const uint64_t set = u * QP_OP_CHUNK;
-    const size_t n = qp_op_chunk(job->n_sets, u), size = job->source->work_bytes;
+    const size_t size = job->source->work_bytes;
     void *room = qp_view_room(job->scale, set, n, w.elems[0]);
     job->source->work->store(job->quant->rule.scale_dtype, n, job->table.scale + set * size, room);
     qp_view_put(job->scale, set, n, room);
     qp_view_put(job->zero, set, n, job->table.zero + set);
+}
+
+static void store_unit(void *ctx, unsigned worker, uint64_t u)
+{
+    const struct job *job = ctx;
+    store(job, worker, u * QP_OP_CHUNK, qp_op_chunk(job->n_sets, u));
+}
+
+/* A row of a set, or all of one whose rows are whole. */
+static void add_row(struct job *job, unsigned worker, uint64_t begin, uint64_t end)
+{
+    for (; begin < end; begin += QP_OP_CHUNK)
+        add_ranges(job, worker, begin, (size_t)qp_min_u64(QP_OP_CHUNK, end - begin));
+}
+
+/* One set from its elements to its parameters: where only some are done, nobody has its range. */
+static void set_unit(void *ctx, unsigned worker, uint64_t set)
+{
+    struct job *job = ctx;
+    const struct qp_sets *sets = &job->quant->geometry.sets;
+    const size_t size = job->source->work_bytes;
+    memset(job->table.lo + set * size, 0, size);
+    memset(job->table.hi + set * size, 0, size);
+    memset(job->table.scale + set * size, 0, size); /* no scale, unless there is one */
+    if (sets->n_elems > 0) {
+        const uint64_t band = set / sets->n_cols, left = set % sets->n_cols * sets->col_width;
+        const uint64_t right = qp_min_u64(left + sets->col_width, sets->row_len);
+        const uint64_t row = qp_band_row(sets, band), end = row + qp_band_rows(sets, band);
+        if (sets->n_cols == 1)
+            add_row(job, worker, row * sets->row_len, end * sets->row_len);
+        for (uint64_t r = row; sets->n_cols > 1 && r < end; r++)
+            add_row(job, worker, r * sets->row_len + left, r * sets->row_len + right);
+    }
+    (void)make_params(job, set, 1);
+    store(job, worker, set, 1);
+}
+
+/* Some of what a device made. What can be no scale or zero point makes no codes either. */
+static void run_again(struct job *job)
+{
+    struct qp_op_call *call = job->call;
+    qp_op_units(call->op, job->n_sets, set_unit, job);
+    if (qp_quant_validate_params(call, NULL) == QPLAN_OK)
+        qp_quant_run_codes(call, &job->quant->rule);
+    else
+        *job->scale->differs = true;
 }
 
 /* Of finite data no quotient passes the number of codes, since the scales were made of it. */
@@ -221,6 +277,10 @@ static void run(struct qp_op_call *call)
 {
     struct job job;
     make_job(call, &job);
+    if (call->op->checked) {
+        run_again(&job);
+        return;
+    }
     qp_op_units(call->op, qp_op_chunks(job.n_sets), store_unit, &job);
     struct qp_code_rule rule = job.quant->rule;
     rule.bounded = call->counts.nonfinite == 0;

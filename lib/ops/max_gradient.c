@@ -212,7 +212,9 @@ static void unit(void *ctx, unsigned worker, uint64_t u)
     for (uint64_t row = 0; row < state->n_rows; row++) {
         if (strip.buffers.start[row] < strip.buffers.start[row + 1])
             sum_row(&strip, row);
-        else if (!job->accumulate)
+        else if (job->accumulate)
+            qp_view_keep(job->dweight, row * state->row_len + strip.col, strip.n);
+        else
             qp_view_zero(job->dweight, row * state->row_len + strip.col, strip.n);
     }
 }

@@ -98,7 +98,9 @@ static void unit(void *ctx, unsigned worker, uint64_t u)
     for (uint64_t r = row; r < end; r++) {
         if (what->lists.start[r] < what->lists.start[r + 1])
             sum_row(job, r, col, n, what->workers + worker * QP_ROW_SUMS_BYTES);
-        else if (!what->accumulate)
+        else if (what->accumulate)
+            qp_view_keep(what->target, r * what->row_len + col, n);
+        else
             qp_view_zero(what->target, r * what->row_len + col, n);
     }
 }

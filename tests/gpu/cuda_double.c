@@ -16,7 +16,7 @@
  *         sass:1          machine code is of the right architecture; otherwise of another one
  *         overlap:1       whoever waits for a kernel first waits until another stream has a copy
  *     QPLAN_TEST_COUNT=FILE   gets "NAME COUNT", at the end: of calls, kernels, results, overlaps,
- *                             and the most bytes that were pinned
+ *                             and the most bytes of the device and that were pinned
  *
  * A caller that breaks the rules ends the process with 99, and so does something left over. As a
  * library that is preloaded it also lets the system seem to have a GPU.
@@ -252,6 +252,7 @@ static unsigned char *add_memory(enum kind kind, size_t n_bytes, int poison)
     struct object *o = add(kind);
     o->bytes = bytes;
     o->n_bytes = n_bytes;
+    count_bytes(kind, (long)n_bytes);
     return bytes;
 }
 
@@ -275,7 +276,6 @@ int cuMemHostAlloc(void **memory, size_t n_bytes, unsigned flags)
 {
     BEGIN(cuMemHostAlloc);
     *memory = n_bytes && flags == 0 ? add_memory(PINNED, n_bytes, 0x5a) : NULL;
-    count_pinned(*memory ? (long)n_bytes : 0);
     return *memory ? QP_CU_OK : QP_CU_OUT_OF_MEMORY;
 }
 

@@ -93,8 +93,8 @@ void drop(struct object *gone);
 void drop_functions(const struct object *module);
 int give_back(enum call call, void *handle, enum kind kind);
 
-/* Memory of the host that is pinned: added to, or with a negative number given back. */
-void count_pinned(long n_bytes);
+/* Memory of the device, or of the host and pinned: taken, or with a negative number given back. */
+void count_bytes(enum kind kind, long n_bytes);
 
 void enqueue(struct object *stream, struct op op);
 

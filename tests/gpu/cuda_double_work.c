@@ -26,7 +26,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the lists, not of
 static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
 static struct object *objects;
 static atomic_int n_retained, lost, started, n_unreachable;
-static atomic_long counts[N_CALLS], n_kernels, n_results, n_overlaps, pinned, most_pinned;
+static atomic_long counts[N_CALLS], n_kernels, n_results, n_overlaps;
+/* Of device memory and of memory that is pinned. */
+static struct {
+    atomic_long now, most;
+} taken[2];
 static _Thread_local int depth; /* of the thread's stack of contexts */
 
 void die(const char *what, const char *name)
@@ -124,10 +128,11 @@ int begin(enum call call)
                : NOT_INITIALIZED;
 }
 
-void count_pinned(long n_bytes)
+void count_bytes(enum kind kind, long n_bytes)
 {
-    long now = atomic_fetch_add(&pinned, n_bytes) + n_bytes, most = most_pinned;
-    while (now > most && !atomic_compare_exchange_weak(&most_pinned, &most, now))
+    const int i = kind == PINNED;
+    long now = atomic_fetch_add(&taken[i].now, n_bytes) + n_bytes, most = taken[i].most;
+    while (now > most && !atomic_compare_exchange_weak(&taken[i].most, &most, now))
         continue;
 }
 
@@ -273,10 +278,10 @@ void drop(struct object *gone)
     *at = gone->next;
     (void)pthread_mutex_unlock(&lock);
     (void)pthread_mutex_destroy(&gone->running);
-    if (gone->kind == PINNED)
-        count_pinned(-(long)gone->n_bytes);
-    if (gone->kind == MEMORY || gone->kind == PINNED)
+    if (gone->kind == MEMORY || gone->kind == PINNED) {
+        count_bytes(gone->kind, -(long)gone->n_bytes);
         free(gone->bytes);
+    }
     free(gone);
 }
 
@@ -341,8 +346,9 @@ __attribute__((destructor)) static void finish(void)
     for (int i = 0; i < N_CALLS && to; i++)
         (void)fprintf(to, "%s %ld\n", call_names[i], counts[i]);
     if (to) {
-        (void)fprintf(to, "kernels %ld\nflip %ld\noverlaps %ld\npinned %ld\n", n_kernels, n_results,
-                      n_overlaps, most_pinned);
+        (void)fprintf(to, "kernels %ld\nflip %ld\noverlaps %ld\n", n_kernels, n_results,
+                      n_overlaps);
+        (void)fprintf(to, "memory %ld\npinned %ld\n", taken[0].most, taken[1].most);
         (void)fclose(to);
     }
     if (n_retained)

@@ -123,7 +123,8 @@ def check_calls(bench, counts, made):
 
 
 def check_commands(bench, folder):
-    """The other commands, with the last of each call failing: what the proof has not met."""
+    """The other commands, with the last of each call failing, or its last result wrong: what the proof
+    has not met."""
     file, op = folder / "q.safetensors", folder / "op.safetensors"
     bench.run("quantize", "--device", "cpu", "-q", "-o", file, bench.model)
     write_problem(op)
@@ -147,6 +148,10 @@ def check_commands(bench, folder):
             else:
                 good = found[0] == 5 and "999" in found[2] and not found[1] and after is None
             bench.check(f"{command[0]}, {name}:{count}", good, found)
+        status, out, err = bench.run(*words, fault=f"flip:{counts['flip']}")
+        after = bench.take()
+        bench.check(f"{command[0]}, flip", status == 5 and not out and after is None and
+                    "the device does not compute as the CPU does: " in err, (status, out, err))
 
 
 def write_problem(path):
@@ -218,6 +223,12 @@ def check_overlap(bench, folder):
     made, counts = bench.counted(threads=4, memory="4M")
     bench.check("a cap on memory", made == wanted, "another file")
     bench.check("a cap on memory", counts["pinned"] < 4 << 20, f"{counts['pinned']} bytes pinned")
+    # One of the device's memory holds for the proof and for all lanes together, and is made use of.
+    for threads, cap in ((1, 3 << 20), (4, 3 << 20), (4, 30 << 20)):
+        made, counts = bench.counted(threads=threads, device_memory=cap)
+        bench.check("a cap on device memory", made == wanted, "another file")
+        bench.check("a cap on device memory", cap // 2 < counts["memory"] <= cap,
+                    f"{counts['memory']} bytes of {cap} taken")
 
 
 # Of 4096 f64 elements a row, so many that the copies to a device pay for one worker of the CPU: more
@@ -226,16 +237,17 @@ ROWS_THAT_PAY = 16903
 
 
 def check_auto(bench, folder):
-    """auto takes the device from a size on, unless it fails; the system seems to have a GPU."""
+    """auto takes the device from a size on, unless it fails; the system seems to have a GPU. It never
+    takes an OpenCL device that is a CPU, which may be there too."""
     bench.model = folder / "auto.safetensors"
-    for rows, fault, used in ((ROWS_THAT_PAY, None, True), (ROWS_THAT_PAY - 1, None, False),
-                              (ROWS_THAT_PAY, "flip:1", False), (ROWS_THAT_PAY, "devices:0", False)):
+    for rows, fault, used in ((ROWS_THAT_PAY, None, "cuda:0,"), (ROWS_THAT_PAY - 1, None, "cpu "),
+                              (ROWS_THAT_PAY, "flip:1", "cpu "), (ROWS_THAT_PAY, "devices:0", "cpu ")):
         write_tensor(bench.model, "F64", 4096, rows * 4096 * 8)
         status, _, err = bench.run("quantize", "--device", "auto", "--threads", "1", "--scheme",
                                    "int4:g4096", "-o", "out", bench.model, fault=fault,
                                    preload=True)
         what = f"auto, {rows} rows, {fault}"
-        bench.check(what, status == 0 and (", cuda:0, " in err) == used, f"exit {status}: {err}")
+        bench.check(what, status == 0 and f", {used}" in err, f"exit {status}: {err}")
         bench.take()
 
 

@@ -72,9 +72,10 @@ class Bench:
                               text=True, timeout=300, cwd=self.folder)
         return done.returncode, done.stdout, done.stderr
 
-    def quantize(self, device, threads=1, memory=None, **how):
+    def quantize(self, device, threads=1, memory=None, device_memory=None, **how):
         limits = ("--threads", threads) if threads else ()
         limits += ("--memory", memory) if memory else ()
+        limits += ("--device-memory", device_memory) if device_memory else ()
         return self.run("quantize", "--device", device, *limits, "-q", "--force", "-o", "out",
                         self.model, **how)
 

@@ -76,6 +76,16 @@ def check_schemes(bench, model):
                        "--indivisible", "ragged", settings=settings)
 
 
+def check_reports(bench, model):
+    """What the commands that write say of it: the words of the CPU."""
+    for command in (("quantize", "--scheme", "int8:c0", "-o", "told", model),
+                    ("quantize", "--scheme", "uint4:g32", "--indivisible", "ragged", "--verify", "-o",
+                     "told", model), ("dequantize", "-o", "back", "told")):
+        cpu, device = (bench.run(*command, "-q", "--force", "--json", "--device", name)
+                       for name in ("cpu", bench.device))
+        bench.check(f"the report of {command[0]}", cpu == device and cpu[0] == 0 and cpu[1], device)
+
+
 def check_errors(bench, data, model):
     """NaN, scales that overflow, and caps: the words of the CPU, and no file."""
     nan = data / "nonfinite-f32.in.safetensors"
@@ -106,6 +116,7 @@ def main():
         golden.write_model(model)
         check_golden(bench, args.data.resolve())
         check_schemes(bench, model)
+        check_reports(bench, model)
         check_errors(bench, args.data.resolve(), model)
         way_back.check(bench, args.data.resolve(), model, golden.SCHEMES)
         print("\n".join(bench.failures + [f"{bench.n - len(bench.failures)} of {bench.n} passed"]))

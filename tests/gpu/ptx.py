@@ -6,7 +6,8 @@
     ptx.py --table           registers, occupancy and bytes of each kernel, for kernels/gpu/README.md
 
 Always: the kept PTX is of the device text as it is now; division is div.rn, nothing is fused,
-flushed or approximate, nothing may be contracted later, and every kernel of qk_list.h is an entry.
+flushed or approximate, nothing may be contracted later, octets are moved in 128 bits, and every kernel
+of qk_list.h is an entry.
 Where there is an nvcc: the same for what it makes, and for the text without 64-bit floats; if it is
 the version that made the kept files, it makes the same bytes. Where there is a ptxas: it assembles
 the kept files for every architecture without a spill and without a stack.
@@ -37,6 +38,11 @@ TABLE_ARCHITECTURE = "90"
 FORBIDDEN = re.compile(r"^\s*(?:@!?%p\d+\s+)?((?:fma|mad\.\w*\.?f|rcp|rsqrt|div\.full|ex2|lg2|"
                        r"(?:add|sub|mul)\.f\d\d|sqrt\.f\d\d)[\w.]*|"
                        r"\w[\w.]*\.(?:ftz|approx)[\w.]*)", re.M)
+
+# The kernels that read, and that write, whole octets of elements where they are aligned.
+BOTH = r"fake|\w+_backward|gather_x4|bag|table_sum"
+WIDE = {"ld.global": re.compile(rf"qk_({BOTH}|range_sets|codes|fused|measure|encode)[_(]"),
+        "st.global": re.compile(rf"qk_({BOTH}|decode)[_(]")}
 
 
 # ---- Making ---------------------------------------------------------------------------------------
@@ -116,6 +122,10 @@ def check_text(ptx, program, fp64):
         yield f"divisions {sorted(divisions)}"
     if not fp64 and re.search(r"\.f64\b", text):
         yield "f64 in the text for devices without it"
+    for entry in text.split(".entry ")[1:]:
+        for access, names in WIDE.items():
+            if names.match(entry) and not re.search(rf"\b{access}[\w.]*\.v4\.", entry):
+                yield f"{entry.split('(')[0]} has no {access} of 128 bits"
     entries = set(re.findall(r"\.entry (\w+)", text))
     if entries != set(kernels(program, fp64)):
         yield f"entries differ from qk_list.h: {sorted(entries ^ set(kernels(program, fp64)))}"

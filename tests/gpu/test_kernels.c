@@ -18,7 +18,7 @@ static int prove(const struct qp_backend *backend, const struct qp_device_info *
     for (size_t i = 0; i < 4 && status == QPLAN_OK; i++) {
         status = qp_device_prove_all(gpu, group_sizes[i], &err);
         if (status == QPLAN_OK)
-            status = qp_op_prove_all(gpu, group_sizes[i], &err);
+            status = qp_op_prove_all(gpu, NULL, group_sizes[i], &err);
     }
     backend->close(gpu);
     printf("%s %s: %s%s%s\n", info->label, info->name, status == QPLAN_OK ? "proven" : err.subject,

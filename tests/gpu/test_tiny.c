@@ -4,7 +4,8 @@
  * (oclgrind.py), which is far too slow for the vectors of a proof. For operators the examples of
  * their rows are small enough.
  *
- *     test-tiny [GROUP_SIZE [PROGRAM]]     77 without a device; tiles, or another: all operators
+ *     test-tiny [GROUP_SIZE [PROGRAM]]     77 without a device; the kernels of one program, or of
+ * all
  */
 #include "lib/op_device.h"
 #include "lib/split.h"
@@ -73,11 +74,11 @@ static enum qplan_status watch_launch(struct qp_lane *lane, const struct qp_laun
     return watched->launch(lane, launch, err);
 }
 
-static int count_missed(const struct qp_device_info *info, bool operators)
+static int count_missed(const struct qp_device_info *info, enum qk_program program)
 {
     int missed = 0;
     for (int i = 0; i < QK_KERNEL_COUNT; i++) {
-        if ((qk_kernel_rows[i].program != qk_tiles_program) != operators || launched[i])
+        if (qk_kernel_rows[i].program != program || launched[i])
             continue;
         printf("%s: %s was not launched\n", info->label, qk_kernel_rows[i].name);
         missed++;
@@ -241,8 +242,32 @@ static void release(struct bench *b)
         free(all[i]);
 }
 
+/* Programs by name, and the operators whose examples launch them; NULL: the shapes above. */
+static const struct program {
+    const char *name, *category;
+    enum qk_program id;
+} programs[] = {
+    {"tiles", NULL, qk_tiles_program},
+    {"affine", "quantize", qk_affine_program},
+    {"rows", "embedding", qk_rows_program},
+    {"grid", "grid", qk_grid_program},
+};
+
+_Static_assert(sizeof programs / sizeof programs[0] == QK_PROGRAM_COUNT, "a program is missing");
+
+/* Twice with another poison: none may be what a result happens to be. Examples are many. */
+static enum qplan_status run_program(struct bench *b, const struct program *program)
+{
+    poison = 0xa5;
+    if (program->category)
+        return qp_op_prove_all(b->gpu, program->category, b->group_size, &b->err);
+    QP_TRY(run_all(b));
+    poison = 0x3c;
+    return run_all(b);
+}
+
 static int run_device(const struct qp_device_info *info, size_t place, uint32_t group_size,
-                      bool operators)
+                      const struct program *program)
 {
     struct bench b = {.group_size = group_size};
     struct qp_backend backend = qp_backend_opencl;
@@ -256,10 +281,9 @@ static int run_device(const struct qp_device_info *info, size_t place, uint32_t 
         status = backend.alloc(&b.lane, b.gpu, qp_flat_block_bytes(TILE_BYTES), &b.err);
     if (status == QPLAN_OK) {
         b.gpu->backend = &backend;
-        for (poison = 0xa5; status == QPLAN_OK && poison; poison = poison == 0xa5 ? 0x3c : 0)
-            status = operators ? qp_op_prove_all(b.gpu, b.group_size, &b.err) : run_all(&b);
+        status = run_program(&b, program);
         b.gpu->backend = watched;
-        missed = status == QPLAN_OK ? count_missed(info, operators) : 0;
+        missed = status == QPLAN_OK ? count_missed(info, program->id) : 0;
         backend.free(b.lane);
     }
     backend.close(b.gpu);
@@ -267,8 +291,9 @@ static int run_device(const struct qp_device_info *info, size_t place, uint32_t 
     image = NULL;
     n_image = 0;
     release(&b);
-    printf("%s %s: %s%s%s\n", info->label, info->name, status == QPLAN_OK ? "done" : b.err.subject,
-           status == QPLAN_OK ? "" : ": ", b.err.message);
+    printf("%s %s, %s: %s%s%s\n", info->label, info->name, program->name,
+           status == QPLAN_OK ? "done" : b.err.subject, status == QPLAN_OK ? "" : ": ",
+           b.err.message);
     return status != QPLAN_OK || missed > 0;
 }
 
@@ -277,12 +302,15 @@ int main(int argc, char **argv)
     struct qp_device_info infos[4];
     char reason[QP_REASON];
     const uint32_t group_size = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
-    const bool operators = argc > 2 && strcmp(argv[2], "tiles") != 0;
     size_t n = qp_backend_opencl.probe(infos, 4, reason);
-    int failed = 0;
-    for (size_t i = 0; i < n && i < 4; i++)
-        failed += run_device(&infos[i], i, group_size, operators);
+    int failed = 0, done = 0;
+    for (size_t k = 0; k < sizeof programs / sizeof programs[0]; k++) {
+        if (argc > 2 && strcmp(argv[2], programs[k].name) != 0)
+            continue;
+        for (size_t i = 0; i < n && i < 4; i++, done++)
+            failed += run_device(&infos[i], i, group_size, &programs[k]);
+    }
     if (n == 0)
         printf("skipped: no OpenCL device: %s\n", reason);
-    return failed ? 1 : n ? 0 : 77;
+    return n == 0 ? 77 : failed || done == 0 ? 1 : 0;
 }

@@ -159,7 +159,7 @@ static void test_operators(void **state)
 {
     struct qplan_error err = {0};
     (void)state;
-    if (qp_op_prove_all(&host_gpu, 0, &err) != QPLAN_OK)
+    if (qp_op_prove_all(&host_gpu, NULL, 0, &err) != QPLAN_OK)
         fail_msg("%s: %s", err.subject, err.message);
 }
 
@@ -184,7 +184,7 @@ static void test_a_wrong_bit_is_found(void **state)
     assert_int_equal(qp_device_prove_all(&gpu, 0, &err), QPLAN_ERR_DEVICE);
     assert_string_equal(err.subject, "host");
     assert_non_null(strstr(err.message, "does not compute as the CPU does"));
-    assert_int_equal(qp_op_prove_all(&gpu, 0, &err), QPLAN_ERR_DEVICE);
+    assert_int_equal(qp_op_prove_all(&gpu, NULL, 0, &err), QPLAN_ERR_DEVICE);
     assert_string_equal(err.subject, "host");
     assert_non_null(strstr(err.message, "does not compute as the CPU does"));
 }

