@@ -19,6 +19,7 @@
 #define assert_int_equal(a, b)       assert_true((unsigned long long)(a) == (unsigned long long)(b))
 #define assert_memory_equal(a, b, n) assert_true(memcmp(a, b, n) == 0)
 #define skip()                       return
+#define print_message(...)           printf(__VA_ARGS__)
 
 struct CMUnitTest {
     const char *name;
