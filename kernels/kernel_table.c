@@ -5,6 +5,7 @@
 #include "cpu/rows.h"
 
 static const struct qp_source_kernels *const *const levels[] = {
+    qp_avx512_rows,
     qp_avx2_rows,
     qp_scalar_rows,
 };

@@ -16,4 +16,11 @@ static inline __m256d v_add_exact(__m256d sum, __m256d a, __m256d b)
     return _mm256_fmadd_pd(a, b, sum);
 }
 
+#if defined(__AVX512F__)
+static inline __m512d v_add_exact_512(__m512d sum, __m512d a, __m512d b)
+{
+    return _mm512_fmadd_pd(a, b, sum);
+}
+#endif
+
 #endif

@@ -7,6 +7,7 @@
 
 #include "../kernel.h"
 
+extern const struct qp_source_kernels *const qp_avx512_rows[];
 extern const struct qp_source_kernels *const qp_avx2_rows[];
 extern const struct qp_source_kernels *const qp_scalar_rows[];
 

@@ -18,6 +18,7 @@ typedef __m256 vf;  /* f32 lanes */
 typedef __m256i vi; /* i32 lanes */
 typedef __m256i vh; /* twice as many 16-bit lanes */
 typedef __m256d vd; /* half as many f64 lanes */
+typedef __m256 vm;  /* yes or no for each lane: all its bits */
 
 static inline vf v_set(float x)
 {
@@ -299,23 +300,23 @@ static inline vi vi_load(const int32_t *p)
  */
 
 /*
- * All bits of the lanes in which |x - y| <= limit, in f32. A NaN is not. For limit =
+ * The lanes in which |x - y| <= limit, in f32. A NaN is not. For limit =
  * sure_limit(bound) a yes is also a yes for the exact difference and bound: f32 rounds it by a
  * factor of 1 + 2^-24 at the most, and the limit is smaller by more.
  */
-static inline vf v_within(vf x, vf y, vf limit)
+static inline vm v_within(vf x, vf y, vf limit)
 {
     vf magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_sub_ps(x, y));
     return _mm256_cmp_ps(magnitude, limit, _CMP_LE_OQ);
 }
 
-static inline vf v_and(vf a, vf b)
+static inline vm vm_and(vm a, vm b)
 {
     return _mm256_and_ps(a, b);
 }
 
-/* Whether every lane has its sign bit. */
-static inline int v_all(vf mask)
+/* Whether it is yes in every lane. */
+static inline int vm_all(vm mask)
 {
     return _mm256_movemask_ps(mask) == 255;
 }
@@ -347,6 +348,22 @@ static inline struct v_lanes8 v_load_wide8(const float *p)
 {
     return (struct v_lanes8){
         {_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p + 4))}};
+}
+
+/* Eight elements. A conversion that reads memory is one step, so f32 takes that. */
+static inline struct v_lanes8 v_wide8_f32(const unsigned char *p)
+{
+    return v_load_wide8((const float *)(const void *)p);
+}
+
+static inline struct v_lanes8 v_wide8_f16(const unsigned char *p)
+{
+    return v_widen8(v_load_f16(p));
+}
+
+static inline struct v_lanes8 v_wide8_bf16(const unsigned char *p)
+{
+    return v_widen8(v_load_bf16(p));
 }
 
 /* sum += a * b of lanes that hold f32 values. */

@@ -231,12 +231,12 @@ static void NAME(check_long)(const unsigned char *src, const float *y, size_t at
     const vf limit = v_set(sure_limit(ends->bound));
     size_t i = at;
     for (; i + CHECKED <= at + n; i += CHECKED) {
-        vf within[4];
+        vm within[4];
         for (size_t k = 0; k < 4; k++) {
             size_t j = i + k * V_LANES;
             within[k] = v_within(V_LOAD(src + j * ELEM_BYTES), v_load(y + j), limit);
         }
-        if (!v_all(v_and(v_and(within[0], within[1]), v_and(within[2], within[3]))))
+        if (!vm_all(vm_and(vm_and(within[0], within[1]), vm_and(within[2], within[3]))))
             NAME(check_run)(src, y, i, i + CHECKED, ends, result);
     }
     NAME(check_run)(src, y, i, at + n, ends, result);
@@ -250,8 +250,8 @@ static void NAME(check_columns)(const unsigned char *src, const float *y, size_t
     for (size_t i = 0; i < n; i += V_LANES) {
         size_t end = i + V_LANES < n ? i + V_LANES : n;
         if (end - i == V_LANES &&
-            v_all(v_within(V_LOAD(src + (at + i) * ELEM_BYTES), v_load(y + at + i),
-                           v_sure_limits(sets->bound + first + i))))
+            vm_all(v_within(V_LOAD(src + (at + i) * ELEM_BYTES), v_load(y + at + i),
+                            v_sure_limits(sets->bound + first + i))))
             continue;
         for (size_t k = i; k < end; k++) {
             const size_t set = first + k;

@@ -1,0 +1,353 @@
+/*
+ * simd_avx512.h - the vector vocabulary for AVX-512 (F, BW, DQ and VL): 16 lanes of f32.
+ *
+ * Word for word that of simd_avx2.h, where each is explained. min and max return their second
+ * operand if one is NaN, as there.
+ */
+#ifndef QP_SIMD_AVX512_H
+#define QP_SIMD_AVX512_H
+
+#include "fma.h"
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define V_LANES 16
+
+typedef __m512 vf;    /* f32 lanes */
+typedef __m512i vi;   /* i32 lanes */
+typedef __m512i vh;   /* twice as many 16-bit lanes */
+typedef __m512d vd;   /* half as many f64 lanes */
+typedef __mmask16 vm; /* yes or no for each lane: a bit */
+
+static inline vf v_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline vf v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+static inline void v_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+
+static inline vf v_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+static inline vf v_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+static inline vf v_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline vf v_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+static inline vf v_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+static inline vf v_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+static inline vf v_finite_or_zero(vf a, int *all)
+{
+    vm mask = _mm512_cmp_ps_mask(_mm512_abs_ps(a), _mm512_set1_ps(0x1.fffffep127f), _CMP_LE_OQ);
+    *all = mask == 0xffff;
+    return _mm512_maskz_mov_ps(mask, a);
+}
+
+static inline vf v_where_equal(vf x, vf y, vf a, vf b)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_EQ_OQ), b, a);
+}
+
+static inline vf v_where_between(vf least, vf x, vf most, vf b)
+{
+    vm above = _mm512_cmp_ps_mask(x, least, _CMP_GT_OQ);
+    return _mm512_mask_blend_ps(_mm512_mask_cmp_ps_mask(above, x, most, _CMP_LT_OQ), b, x);
+}
+
+static inline vf v_load_scaled(const double *p, double factor)
+{
+    const vd f = _mm512_set1_pd(factor);
+    __m256 low = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_loadu_pd(p), f));
+    __m256 high = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_loadu_pd(p + 8), f));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
+
+static inline int v_all_at_most(vf a, vf limit)
+{
+    return _mm512_cmp_ps_mask(a, limit, _CMP_LE_OQ) == 0xffff;
+}
+
+static inline vi v_minus_rounded(int32_t base, vf x)
+{
+    return _mm512_sub_epi32(_mm512_set1_epi32(base), _mm512_cvtps_epi32(x));
+}
+
+/* ---- The bits of floats as integers ------------------------------------------------------------
+ */
+
+#define V_BYTES 64
+
+typedef __m512i vb; /* V_BYTES of elements */
+
+static inline vb vb_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+static inline vb vb_load(const unsigned char *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static inline void vb_store(unsigned char *p, vb x)
+{
+    _mm512_storeu_si512(p, x);
+}
+
+static inline vb vb16_max_u(vb a, vb b)
+{
+    return _mm512_max_epu16(a, b);
+}
+
+static inline vb vb16_max_s(vb a, vb b)
+{
+    return _mm512_max_epi16(a, b);
+}
+
+static inline vb vb32_max_u(vb a, vb b)
+{
+    return _mm512_max_epu32(a, b);
+}
+
+static inline vb vb32_max_s(vb a, vb b)
+{
+    return _mm512_max_epi32(a, b);
+}
+
+static inline uint32_t vb16_top_u(vb a)
+{
+    __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    __m128i quarter =
+        _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    __m128i least = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
+    return 0xffff ^ ((uint32_t)_mm_cvtsi128_si32(least) & 0xffff);
+}
+
+static inline uint32_t vb32_top_u(vb a)
+{
+    return _mm512_reduce_max_epu32(a);
+}
+
+/* ---- Elements ----------------------------------------------------------------------------------
+ */
+
+static inline vf v_load_f32(const unsigned char *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+static inline vf v_load_f16(const unsigned char *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+static inline vf v_load_bf16(const unsigned char *p)
+{
+    vi wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+static inline void v_store_f32(unsigned char *p, vf x)
+{
+    const vf most = _mm512_set1_ps(0x1.fffffep127f), least = _mm512_set1_ps(-0x1.fffffep127f);
+    _mm512_storeu_ps(p, v_max(least, v_min(most, x)));
+}
+
+static inline void v_round_bf16(unsigned char *p, vf x)
+{
+    vi bits = _mm512_castps_si512(x);
+    vi odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    vi rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __m256i upper = _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+    _mm256_storeu_si256((__m256i *)p, upper);
+}
+
+static inline void v_store_bf16(unsigned char *p, vf x)
+{
+    const vf most = _mm512_set1_ps(0x1.fep127f), least = _mm512_set1_ps(-0x1.fep127f);
+    v_round_bf16(p, v_max(least, v_min(most, x)));
+}
+
+static inline void v_store_f16(unsigned char *p, vf x)
+{
+    __m256i half = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256i sign = _mm256_and_si256(half, _mm256_set1_epi16((int16_t)0x8000));
+    __m256i magnitude = _mm256_and_si256(half, _mm256_set1_epi16(0x7fff));
+    magnitude = _mm256_min_epi16(magnitude, _mm256_set1_epi16(0x7bff));
+    _mm256_storeu_si256((__m256i *)p, _mm256_or_si256(magnitude, sign));
+}
+
+/* ---- Codes -------------------------------------------------------------------------------------
+ */
+
+#define V_CODES (4 * V_LANES)
+
+static inline vh vh_set(int16_t x)
+{
+    return _mm512_set1_epi16(x);
+}
+
+static inline vh vh_narrow(const int32_t *p)
+{
+    return _mm512_packs_epi32(_mm512_loadu_si512(p), _mm512_loadu_si512(p + V_LANES));
+}
+
+struct v_code_ends {
+    vh least, most;
+};
+
+static inline vh v_codes16(vf a, vf b, vh zero, const struct v_code_ends *ends, int bounded)
+{
+    if (!bounded) {
+        a = v_min(v_set(512.0f), v_max(v_set(-512.0f), a));
+        b = v_min(v_set(512.0f), v_max(v_set(-512.0f), b));
+    }
+    vh q = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+    if (!bounded)
+        q = _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(q, _mm512_set1_epi16(INT16_MIN)), q);
+    q = _mm512_add_epi16(q, zero);
+    q = _mm512_min_epi16(_mm512_max_epi16(q, ends->least), ends->most);
+    return _mm512_and_si512(q, _mm512_set1_epi16(255));
+}
+
+static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh zero[2],
+                                 const struct v_code_ends *ends, int bounded)
+{
+    /* Packing works within quarters: groups of four bytes go back to their places. */
+    const vi places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    vi bytes = _mm512_packus_epi16(v_codes16(q[0], q[1], zero[0], ends, bounded),
+                                   v_codes16(q[2], q[3], zero[1], ends, bounded));
+    _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(places, bytes));
+}
+
+static inline vf v_load_codes(const uint8_t *codes, int is_signed, vi zero)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)codes);
+    vi wide = is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(wide, zero));
+}
+
+static inline void vi_store(int32_t *p, vi x)
+{
+    _mm512_storeu_si512(p, x);
+}
+
+static inline vi vi_set(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+static inline vi vi_load(const int32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+/* ---- Errors in f64 -----------------------------------------------------------------------------
+ */
+
+static inline vm v_within(vf x, vf y, vf limit)
+{
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(_mm512_sub_ps(x, y)), limit, _CMP_LE_OQ);
+}
+
+static inline vm vm_and(vm a, vm b)
+{
+    return a & b;
+}
+
+static inline int vm_all(vm mask)
+{
+    return mask == 0xffff;
+}
+
+/* Eight lanes of f64: half of those that the fixed order of sums asks for. */
+struct v_lanes8 {
+    vd all;
+};
+
+static inline struct v_lanes8 v_set8(double x)
+{
+    return (struct v_lanes8){_mm512_set1_pd(x)};
+}
+
+static inline void v_store8(double lane[8], const struct v_lanes8 *a)
+{
+    _mm512_storeu_pd(lane, a->all);
+}
+
+static inline struct v_lanes8 v_load_wide8(const float *p)
+{
+    return (struct v_lanes8){_mm512_cvtps_pd(_mm256_loadu_ps(p))};
+}
+
+static inline struct v_lanes8 v_wide8_f32(const unsigned char *p)
+{
+    return v_load_wide8((const float *)(const void *)p);
+}
+
+static inline struct v_lanes8 v_wide8_f16(const unsigned char *p)
+{
+    return (struct v_lanes8){_mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)))};
+}
+
+static inline struct v_lanes8 v_wide8_bf16(const unsigned char *p)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return (struct v_lanes8){_mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)))};
+}
+
+static inline void v_add_exact8(struct v_lanes8 *sum, const struct v_lanes8 *a,
+                                const struct v_lanes8 *b)
+{
+    sum->all = v_add_exact_512(sum->all, a->all, b->all);
+}
+
+static inline void v_add_error8(struct v_lanes8 *sum, struct v_lanes8 *max,
+                                const struct v_lanes8 *a, const struct v_lanes8 *b)
+{
+    vd e = _mm512_sub_pd(a->all, b->all);
+    vd square = _mm512_mul_pd(e, e);
+    sum->all = _mm512_add_pd(sum->all, square);
+    max->all = _mm512_max_pd(square, max->all);
+}
+
+static inline void v_max8(struct v_lanes8 *a, const struct v_lanes8 *b)
+{
+    a->all = _mm512_max_pd(b->all, a->all);
+}
+
+static inline int v_all_at_most8(const struct v_lanes8 *a, double limit)
+{
+    return _mm512_cmp_pd_mask(a->all, _mm512_set1_pd(limit), _CMP_LE_OQ) == 0xff;
+}
+
+#endif
