@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs the kernels for AVX-512 on a CPU that has it, in Bochs, where this machine's has not.
 
-    avx512.py --build DIR --data DIR [--kernel VMLINUZ] [--timeout SECONDS]
+    avx512.py --build DIR --data FILE... [--kernel VMLINUZ] [--timeout SECONDS]
 
 Bochs is a PC emulator that executes the instructions of a Skylake-X. It boots a Linux kernel with a
 file system in memory: the tests that walk the kernel table, and qplan, whose files must be the same
-bytes at every level. Exit 77 if Bochs, its terminal, a kernel or what makes a CD of them is missing. It takes half an hour.
+bytes at every level. It takes half an hour. Exit 77 if Bochs, its terminal, a kernel or what makes
+a CD of them is missing.
 """
 
 import argparse
