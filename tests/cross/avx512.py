@@ -157,6 +157,29 @@ def make_disc(folder, kernel, archive):
                     "-boot-info-table", disc], check=True)
 
 
+def drain(terminal):
+    """What stands there to be read, perhaps nothing."""
+    try:
+        return os.read(terminal, 65536)
+    except (BlockingIOError, OSError):
+        return b""
+
+
+def follow(process, ours, end):
+    """Waits for Bochs. It draws the screen on a second terminal, names that, and stops if it is full."""
+    said, screen = b"", None
+    while process.poll() is None and time.monotonic() < end:
+        said += drain(ours)
+        named = re.search(rb'connected to screen "(/dev/pts/\d+)"', said)
+        if named and screen is None:
+            screen = os.open(named.group(1), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        while screen is not None and drain(screen):
+            pass
+        time.sleep(0.2)
+    if screen is not None:
+        os.close(screen)
+
+
 def emulate(folder, seconds):
     """Runs Bochs on a terminal of its own until the machine turns itself off."""
     (folder / "bochsrc").write_text(BOCHSRC.format(folder=folder))
@@ -166,12 +189,7 @@ def emulate(folder, seconds):
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
                                env=dict(os.environ, TERM="xterm"), start_new_session=True)
     os.set_blocking(ours, False)
-    end = time.monotonic() + seconds
-    while process.poll() is None and time.monotonic() < end:
-        try:
-            os.read(ours, 65536)
-        except BlockingIOError:
-            time.sleep(0.2)
+    follow(process, ours, time.monotonic() + seconds)
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

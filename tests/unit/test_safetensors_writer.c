@@ -196,8 +196,8 @@ static void the_length_is_known_before_the_text(void **state)
         for (unsigned rank = 0; rank <= QPLAN_MAX_RANK; rank++) {
             const struct qplan_entry none = entry_of("", QPLAN_STORAGE_U8, shape, 0);
             struct qplan_entry entry = entry_of(names[i], QPLAN_STORAGE_BF16, shape, rank);
-            entry.begin = rank ? (uint64_t)-1 >> (3 * rank) : 0;
-            entry.end = (uint64_t)-1 >> (7 * rank);
+            entry.begin = rank ? UINT64_MAX >> (3 * rank % 64) : 0;
+            entry.end = UINT64_MAX >> (7 * rank % 64);
             const struct qplan_entry *const entries[] = {&entry, &none};
             const struct qp_st_pair pairs[] = {pair_of(names[i], "v"), pair_of("k", names[i])};
             for (size_t n = 0; n < 9; n++) {
