@@ -25,9 +25,11 @@ import tempfile
 import time
 
 TESTS = ("unit-kernels", "unit-kernels_check", "unit-kernels_params", "unit-kernels_rows")
+# Scales of few bits would make ties below the normal numbers of f16, which Bochs 2.7 rounds up when
+# it narrows them (120.5 * 2^-24 to 121), at AVX2 too; CPUs and the scalar kernels round to even.
 SCHEMES = ("--per-channel --axis 0", "--per-channel --axis 1", "--per-tensor",
            "--dtype int4 --per-group 32", "--dtype uint4 --asymmetric --per-group 128",
-           "--dtype uint8 --asymmetric --block 8x16 --scale-dtype bf16")
+           "--dtype uint8 --asymmetric --block 8x16")
 OPTIONS = "--device cpu --nonfinite saturate --indivisible ragged"
 ISOLINUX = "/usr/lib/ISOLINUX/isolinux.bin"
 LDLINUX = "/usr/lib/syslinux/modules/bios/ldlinux.c32"
