@@ -168,13 +168,8 @@ static enum qplan_status read_fields(struct qp_op_example *p, const struct qp_op
 /* The storage type of the first n letters of a text, or QPLAN_STORAGE_COUNT. */
 static enum qplan_storage storage_of(const char *text, size_t n)
 {
-    unsigned k = 0;
-    for (; k < QPLAN_STORAGE_COUNT; k++) {
-        const char *name = qplan_storage_name((enum qplan_storage)k);
-        if (strlen(name) == n && strncmp(name, text, n) == 0)
-            break;
-    }
-    return (enum qplan_storage)k;
+    enum qplan_storage found;
+    return qp_storage_find(text, n, &found) ? found : QPLAN_STORAGE_COUNT;
 }
 
 /* The dtype of an argument: the key if it may have that, else the first that it may have. */
