@@ -62,21 +62,23 @@ struct qp_check {
 
 /* Sums over one block: lanes by index modulo 16, ascending, then a fixed tree. Finite x only. */
 struct qp_sums {
-    double e2, x2, y2, xy; /* of e = x - y, with y the decoded value */
-    double max_abs;        /* largest |e|, -1 without a finite x */
-    size_t max_at;         /* its first element; looked for only where max_abs > floor, else 0 */
-    bool within;           /* every x and y is finite, and e * e <= the limit of its place */
+    double e2, x2, y2; /* of e = x - y, with y the decoded value */
+    double max_abs;    /* the largest |e|, or the floor if none is above it */
+    size_t max_at;     /* the first element with it, 0 if none is above the floor */
+    bool within;       /* every x and y is finite, and every |e| surely within its bound */
 };
 
 /*
- * What the caller of sums wants to know: where max_abs is only if it is above the floor, and
- * whether squares of errors keep to limits: limit[i / width] for element i. width is a multiple of
- * 16 and divides n, or is 0 for no limits.
+ * What the caller of sums wants to know: the largest error only if it is above the floor, and
+ * whether all keep to bounds. Elements come in runs of `width`, a multiple of 16 that divides n;
+ * for element i the bound is bound[i / width], and y is 0 or at least step[i / width] in size, a
+ * number of working precision. With a width of 0 there are no bounds, and nothing is within them.
  */
 struct qp_sums_wish {
     double floor;
-    const double *limit;
     size_t width;
+    const double *bound;
+    const void *step;
 };
 
 /* The kernels that read one float dtype. */

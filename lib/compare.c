@@ -56,10 +56,11 @@ struct task {
     struct qp_finding *found;
 };
 
-/* Of the runs of a block, all of one width; 0 = none. */
-struct block_limits {
-    double square[QP_BLOCK / 16];
-    size_t width;
+/* What sums want of a block, with room for what the window has not in the order of its runs. */
+struct block_runs {
+    struct qp_sums_wish wish;
+    double bound[QP_BLOCK / 16];
+    double scale[QP_BLOCK / 16]; /* in working precision */
 };
 
 static double value_at(enum qplan_dtype dtype, const void *values, size_t i)
@@ -123,64 +124,64 @@ static void check_part(struct task *task, const struct qp_decoded *part)
                   bound_at(task, part, first));
 }
 
-/*
- * A limit that the square of an error above the bound is above too: a little less than the bound's
- * own square, so that roundings do not matter. Where there is no bound, or its square is too near
- * an end of the range to say, it is what nothing keeps, not even the -1 that kernels begin with: a
- * scale that is NaN gives errors that are no numbers, and the largest of none is that.
- */
-static double sure_square(double bound)
+/* Where sets lie behind each other in the window but not in the block: run by run. */
+static void gather_runs(const struct qp_tile *tile, size_t work_bytes, struct block_runs *runs)
 {
-    const double square = bound * bound;
-    return bound > 0 && square > 0x1p-900 && square < 0x1p1000 ? square * (1 - 0x1p-50) : -INFINITY;
+    const size_t n_cols = qp_tile_cols(tile);
+    for (size_t i = 0; i < tile->rows * n_cols; i++) {
+        const size_t set = i / n_cols / tile->band_rows * n_cols + i % n_cols;
+        runs->bound[i] = runs->wish.bound[set];
+        memcpy((char *)runs->scale + i * work_bytes,
+               (const char *)runs->wish.step + set * work_bytes, work_bytes);
+    }
+    runs->wish.bound = runs->bound;
+    runs->wish.step = runs->scale;
 }
 
 /*
- * Limits for the sums of a block that is one part: then these find out on their way whether any
- * element needs to be judged. false where runs of sets do not go with the lanes of the sums.
+ * Bounds for the sums of a block that is one part: then these find out on their way whether any
+ * element needs to be judged. None where runs of sets do not go with the lanes of the sums. A code
+ * is an integer, so a scale is the step from 0 to the next value.
  */
-static bool limit_block(const struct task *task, const struct qp_decoded *part,
-                        struct block_limits *limits)
+static void bound_block(const struct task *task, const struct qp_decoded *part,
+                        struct block_runs *runs)
 {
     const struct qp_tile *tile = &part->tile;
     const size_t width = tile->col_width < tile->cols ? tile->col_width : tile->cols;
-    const double *bound = task->b->bound + part->set;
-    size_t n = 0;
+    const size_t work_bytes = task->kernels->work_bytes;
     if (part->at % QP_BLOCK || !part->ends_block || tile->col_skip || width % 16 ||
         tile->cols % width)
-        return false;
-    for (size_t row = 0; row < tile->rows; row++) {
-        const size_t first = row / tile->band_rows * qp_tile_cols(tile);
-        for (size_t i = 0; i < tile->cols / width; i++)
-            limits->square[n++] = sure_square(bound[first + i]);
-    }
-    limits->width = width;
-    return true;
+        return;
+    runs->wish.width = width;
+    runs->wish.bound = task->b->bound + part->set;
+    runs->wish.step = (const char *)task->decoder.window.scale + part->set * work_bytes;
+    if (tile->rows > 1 && tile->band_rows > 1)
+        gather_runs(tile, work_bytes, runs);
 }
 
-/* The block that has just been decoded to its end; whether all of it is surely within limits. */
-static bool add_block(struct task *task, const struct block_limits *limits)
+/* The block that has just been decoded to its end; whether all of it is surely within bounds. */
+static bool add_block(struct task *task, const struct qp_sums_wish *wish)
 {
     const struct qp_source_kernels *k = task->kernels;
     const uint64_t end = task->decoder.at, at = (end - 1) / QP_BLOCK * QP_BLOCK;
-    const struct qp_sums_wish wish = {task->largest, limits->square, limits->width};
     struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
     k->sums((const char *)task->source + at * k->elem_bytes, task->b->block, (size_t)(end - at),
-            &wish, sums);
-    task->largest = sums->max_abs > task->largest ? sums->max_abs : task->largest;
-    return limits->width && sums->within;
+            wish, sums);
+    task->largest = sums->max_abs;
+    return sums->within;
 }
 
 static void measure_part(struct task *task, const struct qp_decoded *part)
 {
     const struct qp_source_kernels *k = task->kernels;
-    struct block_limits limits = {.width = 0};
+    struct block_runs runs;
+    runs.wish = (struct qp_sums_wish){.floor = task->largest};
     if (part->new_sets)
         k->work->bounds(part->new_sets, task->decoder.window.scale, task->bits, task->b->bound);
-    const bool limited = limit_block(task, part, &limits);
-    if (!limited)
+    bound_block(task, part, &runs);
+    if (!runs.wish.width)
         check_part(task, part);
-    if (part->ends_block && !add_block(task, &limits) && limited)
+    if (part->ends_block && !add_block(task, &runs.wish) && runs.wish.width)
         check_part(task, part);
 }
 
@@ -194,29 +195,19 @@ static enum qplan_status read_source(const struct qp_compare *c, struct task *ta
     return qp_file_read(&c->source->file, off, task->source, (size_t)unit->n * size, err);
 }
 
-static enum qplan_status read_codes(const struct qp_compare *c, struct task *task,
-                                    struct qplan_error *err)
-{
-    const struct qp_compare_unit *unit = task->unit;
-    const struct qp_native_tensor *tensor = task->decoder.tensor;
-    const struct qp_code_form form = qp_code_form(&tensor->scheme, c->isa);
-    return qp_read_codes(c->file, tensor->part[QP_CODES], &task->decoder.sets, &form, unit->elem,
-                         (size_t)unit->n, task->b->codes, &task->decoder.codes,
-                         &task->found->part.bad_pads, err);
-}
-
 static enum qplan_status compare_codes(const struct qp_compare *c, struct task *task,
                                        struct qplan_error *err)
 {
     struct qp_decoded part;
     bool found;
     QP_TRY(read_source(c, task, err));
-    QP_TRY(read_codes(c, task, err));
+    QP_TRY(qp_decode_begin(&task->decoder, c->isa, err));
     QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     while (found) {
         measure_part(task, &part);
         QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     }
+    task->found->part.bad_pads = task->decoder.bad_pads;
     return QPLAN_OK;
 }
 
@@ -271,10 +262,10 @@ static void prepare(const struct qp_compare *c, struct task *task)
                                         .work = task->kernels->work,
                                         .elem = task->unit->elem,
                                         .n = task->unit->n,
+                                        .codes = task->b->codes,
                                         .y = task->b->block,
                                         .window = task->b->window,
                                         .window_sets = c->window_sets};
-    qp_sets_make(&task->decoder.sets, &tensor->scheme, tensor->shape, tensor->rank);
 }
 
 enum qplan_status qp_compare_do(const struct qp_compare *c, const struct qp_compare_unit *unit,

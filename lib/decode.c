@@ -1,5 +1,5 @@
 /*
- * decode.c - decoding block by block. Reads parameters, never codes: those are the caller's.
+ * decode.c - decoding block by block. 4-bit codes are unpacked then, too, while they are near.
  */
 #include "decode.h"
 
@@ -14,6 +14,27 @@ static enum qplan_status read_window(struct qp_decoder *d, size_t *n_sets, struc
     *n_sets = qp_tile_sets(&tile);
     d->window_end = d->at + n;
     return qp_read_params(d->st, d->tensor, d->work, d->window_set, *n_sets, &d->window, err);
+}
+
+enum qplan_status qp_decode_begin(struct qp_decoder *d, enum qplan_isa isa, struct qplan_error *err)
+{
+    const struct qp_native_tensor *tensor = d->tensor;
+    d->form = qp_code_form(&tensor->scheme, isa);
+    qp_sets_make(&d->sets, &tensor->scheme, tensor->shape, tensor->rank);
+    return qp_read_code_bytes(d->st, tensor->part[QP_CODES], &d->sets, d->form.packed, d->elem,
+                              (size_t)d->n, d->codes + QP_BLOCK + 64, &d->bytes, err);
+}
+
+/* The codes of the next n elements, one byte each. */
+static const uint8_t *next_codes(struct qp_decoder *d, size_t n)
+{
+    if (!d->form.packed)
+        return d->bytes + d->at;
+    const uint64_t elem = d->elem + d->at;
+    const uint64_t first = qp_code_offset(&d->sets, true, d->elem);
+    const uint8_t *packed = d->bytes + (qp_code_offset(&d->sets, true, elem) - first);
+    d->bad_pads += qp_unpack_codes(&d->sets, &d->form, elem, n, packed, d->codes);
+    return d->codes;
 }
 
 enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, bool *found,
@@ -32,8 +53,7 @@ enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, 
         qp_tile_at(&d->sets, d->elem + d->at, d->elem + end, d->window_sets, &part->tile, &set);
     part->set = (size_t)(set - d->window_set);
     part->y = (char *)d->y + in_block * d->work->work_bytes;
-    d->work->dequantize(&part->tile, d->codes + d->at,
-                        qplan_dtype_is_signed(d->tensor->scheme.dtype),
+    d->work->dequantize(&part->tile, next_codes(d, (size_t)part->n), d->form.is_signed,
                         (const char *)d->window.scale + part->set * d->work->work_bytes,
                         d->window.zero + part->set, part->y);
     d->at += part->n;

@@ -6,15 +6,18 @@
 #define QP_DECODE_H
 
 #include "measure.h"
-#include "split.h"
+#include "transfer.h"
 
 struct qp_decoder {
     const struct qp_st *st;
     const struct qp_native_tensor *tensor;
     const struct qp_work_kernels *work;
     struct qp_sets sets;
+    struct qp_code_form form;
     uint64_t elem, n;              /* the range; elem is a multiple of QP_BLOCK */
-    const uint8_t *codes;          /* of the range, one byte each */
+    uint8_t *codes;                /* room: QP_DECODE_ROOM(n) bytes */
+    const uint8_t *bytes;          /* the codes of the range as they are in the file */
+    uint64_t bad_pads;             /* spare nibbles that are not 0, of what is decoded so far */
     void *y;                       /* room for QP_BLOCK values */
     struct qp_param_window window; /* the parameters in memory, room for window_sets */
     size_t window_sets;
@@ -31,6 +34,13 @@ struct qp_decoded {
     bool ends_block; /* y now has the whole block, or all of it that there is */
     void *y;         /* the values */
 };
+
+/* Room for a block's codes, one byte each, and for the bytes of n codes. */
+#define QP_DECODE_ROOM(n) (QP_BLOCK + 64 + (n) + QP_IO_SPARE)
+
+/* Reads the codes of the range; the fields from st to n, codes, y, window and its room are set. */
+enum qplan_status qp_decode_begin(struct qp_decoder *decoder, enum qplan_isa isa,
+                                  struct qplan_error *err);
 
 /* Reads parameters if need be and decodes the next part; found is false at the end of the range. */
 enum qplan_status qp_decode_next(struct qp_decoder *decoder, struct qp_decoded *part, bool *found,

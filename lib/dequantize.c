@@ -65,7 +65,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     size_t n_sets = window_sets(tile_bytes);
     b->block = qp_take(carve, QP_BLOCK * sizeof(double));
     b->stored = qp_take(carve, tile_bytes + QP_IO_SPARE);
-    b->codes = qp_take(carve, QP_CODE_ROOM(unit_elems(tile_bytes)) + 1);
+    b->codes = qp_take(carve, QP_DECODE_ROOM(unit_elems(tile_bytes)));
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->window.stored = qp_take(carve, n_sets * sizeof(float));
@@ -106,21 +106,19 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
 {
     const struct qp_native_tensor *t = unit->item->tensor.native;
     const enum qplan_dtype source = qp_storage_row(t->source)->dtype, dtype = output_dtype(unit);
-    const size_t size = qp_float_bytes(dtype), n = (size_t)unit->n;
-    const struct qp_code_form form = qp_code_form(&t->scheme, e->job.run->isa);
+    const size_t size = qp_float_bytes(dtype);
     struct qp_decoder decoder = {.st = &e->file->st,
                                  .tensor = t,
                                  .work = qp_source_kernels(source, e->job.run->isa)->work,
                                  .elem = unit->pos,
-                                 .n = n,
+                                 .n = unit->n,
+                                 .codes = b->codes,
                                  .y = b->block,
                                  .window = b->window,
                                  .window_sets = window_sets(e->job.tile_bytes)};
     struct qp_decoded part;
     bool found;
-    qp_sets_make(&decoder.sets, &t->scheme, t->shape, t->rank);
-    QP_TRY(qp_read_codes(&e->file->st, t->part[QP_CODES], &decoder.sets, &form, unit->pos, n,
-                         b->codes, &decoder.codes, NULL, err));
+    QP_TRY(qp_decode_begin(&decoder, e->job.run->isa, err));
     QP_TRY(qp_decode_next(&decoder, &part, &found, err));
     while (found) {
         decoder.work->store(dtype, (size_t)part.n, part.y, stored + part.at * size);

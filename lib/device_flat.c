@@ -288,8 +288,8 @@ struct qp_flat_found qp_flat_found_at(const struct qp_flat_work *work, const voi
     const qk_u32 *counts = all_counts + block * QK_BLOCK_COUNTS;
     const bool any = sums[QK_MAX_ERROR] >= 0;
     return (struct qp_flat_found){
-        .sums = {sums[QK_SUM_E2], sums[QK_SUM_X2], sums[QK_SUM_Y2], sums[QK_SUM_XY],
-                 sums[QK_MAX_ERROR], any ? counts[QK_MAX_AT] : 0, false},
+        .sums = {sums[QK_SUM_E2], sums[QK_SUM_X2], sums[QK_SUM_Y2], sums[QK_MAX_ERROR],
+                 any ? counts[QK_MAX_AT] : 0, false},
         .check = {.offences = counts[QK_OFFENCES],
                   .first_offence = counts[QK_OFFENCES] ? counts[QK_FIRST_OFFENCE] : 0,
                   .clipped = counts[QK_CLIPPED],

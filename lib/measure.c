@@ -10,8 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/check.h"
+#include "decode.h"
 #include "job.h"
-#include "transfer.h"
 
 #include <string.h>
 
@@ -38,7 +38,7 @@ struct slot {
  */
 
 /* Elements of a unit: 8 bytes each at the most, and on the CPU no more than its cache keeps. */
-#define UNIT_MOST ((size_t)16 * QP_BLOCK)
+#define UNIT_MOST ((size_t)32 * QP_BLOCK)
 
 static size_t device_elems(size_t tile_bytes)
 {
@@ -76,7 +76,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     size_t n = cpu_elems(tile_bytes), n_sets = window_sets(tile_bytes);
     b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
     b->block = qp_take(carve, QP_BLOCK * sizeof(double));
-    b->codes = qp_take(carve, QP_CODE_ROOM(n) + 1);
+    b->codes = qp_take(carve, QP_DECODE_ROOM(n));
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->window.stored = qp_take(carve, n_sets * sizeof(float));
@@ -128,7 +128,6 @@ static void add_sums(struct qp_measure *total, const struct qp_sums *sums, uint6
     total->e2 += sums->e2;
     total->x2 += sums->x2;
     total->y2 += sums->y2;
-    total->xy += sums->xy;
     if (sums->max_abs > total->max_abs) {
         total->max_abs = sums->max_abs;
         total->max_at = elem + sums->max_at;

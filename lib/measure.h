@@ -16,8 +16,8 @@ struct qp_param_facts {
 
 /* What the comparison found. */
 struct qp_measure {
-    double e2, x2, y2, xy; /* sums over finite elements */
-    double max_abs;        /* < 0 = no finite element */
+    double e2, x2, y2; /* sums over finite elements */
+    double max_abs;    /* < 0 = no finite element */
     uint64_t max_at;
     uint64_t clipped, nonfinite;
     double max_clip;

@@ -180,7 +180,7 @@ static enum qplan_status search_piece(const struct qp_facts_reader *r, const str
         uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
         const uint8_t *codes;
         QP_TRY(qp_read_codes(r->st, r->tensor->part[QP_CODES], &r->sets, &form, elem, tile.cols,
-                             r->codes, &codes, NULL, err));
+                             r->codes, &codes, err));
         FOR_EACH_RUN (&tile, run) {
             const uint8_t zero = (uint8_t)r->zero[base + run.set];
             for (size_t i = run.at; r->scale[base + run.set] == 1 && i < run.at + run.n; i++)

@@ -78,9 +78,10 @@ struct qplan_maybe qp_sqnr_db(const struct qp_measure *m)
     return (struct qplan_maybe){10 * log10(m->x2 / m->e2), true};
 }
 
+/* The sum of x x' is not measured: (x - x')^2 = x^2 - 2 x x' + x'^2 gives it. */
 struct qplan_maybe qp_cosine(const struct qp_measure *m)
 {
-    return qp_ratio(m->xy, sqrt(m->x2) * sqrt(m->y2));
+    return qp_ratio((m->x2 + m->y2 - m->e2) / 2, sqrt(m->x2) * sqrt(m->y2));
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------
@@ -372,7 +373,6 @@ static void pool(struct qplan_report *report, const struct qp_row *row)
     t->e2 += m->e2;
     t->x2 += m->x2;
     t->y2 += m->y2;
-    t->xy += m->xy;
     t->max_abs = m->max_abs > t->max_abs ? m->max_abs : t->max_abs;
     t->clipped += m->clipped;
     t->nonfinite += m->nonfinite;

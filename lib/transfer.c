@@ -135,16 +135,14 @@ static uint64_t unpack_run(const struct qp_sets *sets, const struct qp_code_form
 /* Reads and unpacks n 4-bit codes; elem is at the beginning of a byte. */
 static enum qplan_status read_packed(const struct qp_st *st, const struct qplan_entry *entry,
                                      const struct qp_sets *sets, const struct qp_code_form *form,
-                                     uint64_t elem, size_t n, uint8_t *codes, uint64_t *bad_pads,
+                                     uint64_t elem, size_t n, uint8_t *codes,
                                      struct qplan_error *err)
 {
     /* Packed bytes wait near the end of the buffer: reading stays ahead of writing. */
     uint8_t *tail = codes + QP_CODE_ROOM(n) - QP_IO_SPARE - qp_code_bytes(sets, true, elem, n);
     const uint8_t *bytes;
     QP_TRY(qp_read_code_bytes(st, entry, sets, true, elem, n, tail, &bytes, err));
-    uint64_t found = unpack_run(sets, form, elem, n, bytes, codes);
-    if (bad_pads)
-        *bad_pads += found;
+    (void)unpack_run(sets, form, elem, n, bytes, codes);
     return QPLAN_OK;
 }
 
@@ -171,11 +169,11 @@ uint64_t qp_unpack_codes(const struct qp_sets *sets, const struct qp_code_form *
 enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
                                 const struct qp_sets *sets, const struct qp_code_form *form,
                                 uint64_t elem, size_t n, uint8_t *room, const uint8_t **codes,
-                                uint64_t *bad_pads, struct qplan_error *err)
+                                struct qplan_error *err)
 {
     if (!form->packed)
         return qp_read_code_bytes(st, entry, sets, false, elem, n, room, codes, err);
     const size_t ahead = codes_ahead(sets, elem);
     *codes = room + ahead;
-    return read_packed(st, entry, sets, form, elem - ahead, n + ahead, room, bad_pads, err);
+    return read_packed(st, entry, sets, form, elem - ahead, n + ahead, room, err);
 }

@@ -45,13 +45,12 @@ size_t qp_pack_codes(const struct qp_sets *sets, const struct qp_code_form *form
 
 /*
  * Reads the codes of n consecutive elements from elem on, one byte each, sign-extended: *codes is
- * where they are in room, which has QP_CODE_ROOM(n) + 1 bytes. If bad_pads is not NULL, spare
- * nibbles that are not 0 are counted in it.
+ * where they are in room, which has QP_CODE_ROOM(n) + 1 bytes.
  */
 enum qplan_status qp_read_codes(const struct qp_st *st, const struct qplan_entry *entry,
                                 const struct qp_sets *sets, const struct qp_code_form *form,
                                 uint64_t elem, size_t n, uint8_t *room, const uint8_t **codes,
-                                uint64_t *bad_pads, struct qplan_error *err);
+                                struct qplan_error *err);
 
 /* Bytes of the file that hold the codes of n consecutive elements from elem on. */
 size_t qp_code_bytes(const struct qp_sets *sets, bool packed, uint64_t elem, size_t n);

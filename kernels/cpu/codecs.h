@@ -97,20 +97,18 @@ static inline double sure_limit_f64(double bound)
 
 /* The sums of a block before the last step, and the largest error in each lane. */
 struct sum_lanes {
-    double e2[16], x2[16], y2[16], xy[16], most[16];
+    double e2[16], x2[16], y2[16], most[16];
 };
 
 /* The fixed tree over 16 lanes. */
 static inline double tree16(const double lane[16])
 {
-    double sum[16];
-    for (int i = 0; i < 16; i++)
-        sum[i] = lane[i];
-    for (int width = 8; width > 0; width /= 2) {
-        for (int i = 0; i < width; i++)
-            sum[i] += sum[i + width];
-    }
-    return sum[0];
+    double half[8], quarter[4];
+    for (int i = 0; i < 8; i++)
+        half[i] = lane[i] + lane[i + 8];
+    for (int i = 0; i < 4; i++)
+        quarter[i] = half[i] + half[i + 4];
+    return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
 }
 
 #endif

@@ -99,41 +99,35 @@ static inline void NAME(check_run)(const unsigned char *src, const WORK *y, size
     }
 }
 
-/* The first of n elements whose error is of this size. */
-static inline size_t NAME(find_error)(const void *src, const WORK *y, size_t n, double size)
+/* Looks for the largest error, and the first element that has it, above what there is. */
+static inline void NAME(find_largest)(const void *src, const WORK *y, size_t n,
+                                      struct qp_sums *result)
 {
-    size_t i = 0;
-    for (; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         WORK x = NAME(at)(src, i);
-        if (NAME(finite)(x) && fabs((double)x - (double)y[i]) == size)
-            break;
+        double size = fabs((double)x - (double)y[i]);
+        if (NAME(finite)(x) && size > result->max_abs) {
+            result->max_abs = size;
+            result->max_at = i;
+        }
     }
-    return i;
 }
 
-/* Sums over a block in the fixed order: lanes by index, then the tree. */
+/* Sums over a block in the fixed order: lanes by index, then the tree. Not all of it is finite. */
 static inline void NAME(sums_block)(const void *src, const void *y_, size_t n,
                                     const struct qp_sums_wish *wish, struct qp_sums *result)
 {
-    double e2[16] = {0}, x2[16] = {0}, y2[16] = {0}, xy[16] = {0};
-    double max_abs = -1;
-    bool within = true;
+    double e2[16] = {0}, x2[16] = {0}, y2[16] = {0};
     for (size_t i = 0; i < n; i++) {
         WORK source = NAME(at)(src, i);
-        if (!NAME(finite)(source)) {
-            within = false;
+        if (!NAME(finite)(source))
             continue;
-        }
         double x = (double)source, y = (double)((const WORK *)y_)[i];
         double e = x - y;
         e2[i % 16] += e * e;
         x2[i % 16] += x * x;
         y2[i % 16] += y * y;
-        xy[i % 16] += x * y;
-        max_abs = fabs(e) > max_abs ? fabs(e) : max_abs;
-        within &= wish->width == 0 || e * e <= wish->limit[i / wish->width];
     }
-    *result = (struct qp_sums){tree16(e2), tree16(x2), tree16(y2), tree16(xy), max_abs, 0, within};
-    if (max_abs > wish->floor)
-        result->max_at = NAME(find_error)(src, y_, n, max_abs);
+    *result = (struct qp_sums){tree16(e2), tree16(x2), tree16(y2), wish->floor, 0, false};
+    NAME(find_largest)(src, y_, n, result);
 }

@@ -65,11 +65,23 @@ static inline vf v_div(vf a, vf b)
     return _mm256_div_ps(a, b);
 }
 
+static inline vf v_abs(vf a)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+}
+
+/* The largest lane; none is NaN. */
+static inline float v_top(vf a)
+{
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+}
+
 /* Lanes of a where a is finite, elsewhere 0; *all tells whether every lane is. */
 static inline vf v_finite_or_zero(vf a, int *all)
 {
-    vf magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
-    vf mask = _mm256_cmp_ps(magnitude, _mm256_set1_ps(0x1.fffffep127f), _CMP_LE_OQ);
+    vf mask = _mm256_cmp_ps(v_abs(a), _mm256_set1_ps(0x1.fffffep127f), _CMP_LE_OQ);
     *all = _mm256_movemask_ps(mask) == 255;
     return _mm256_and_ps(mask, a);
 }
@@ -97,10 +109,21 @@ static inline vf v_load_scaled(const double *p, double factor)
     return _mm256_set_m128(high, low);
 }
 
-/* Whether a <= limit in every lane. */
-static inline int v_all_at_most(vf a, vf limit)
+/* The lanes in which a <= b. */
+static inline vm v_at_most(vf a, vf b)
 {
-    return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LE_OQ)) == 255;
+    return _mm256_cmp_ps(a, b, _CMP_LE_OQ);
+}
+
+static inline vm vm_and(vm a, vm b)
+{
+    return _mm256_and_ps(a, b);
+}
+
+/* Whether it is yes in every lane. */
+static inline int vm_all(vm mask)
+{
+    return _mm256_movemask_ps(mask) == 255;
 }
 
 /* base - round half to even of x, as integers. */
@@ -306,96 +329,44 @@ static inline vi vi_load(const int32_t *p)
  */
 static inline vm v_within(vf x, vf y, vf limit)
 {
-    vf magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_sub_ps(x, y));
-    return _mm256_cmp_ps(magnitude, limit, _CMP_LE_OQ);
+    return v_at_most(v_abs(v_sub(x, y)), limit);
 }
 
-static inline vm vm_and(vm a, vm b)
+/* Lanes of a vector of f64. */
+#define V_DOUBLES 4
+
+static inline vd vd_zero(void)
 {
-    return _mm256_and_ps(a, b);
+    return _mm256_setzero_pd();
 }
 
-/* Whether it is yes in every lane. */
-static inline int vm_all(vm mask)
+static inline void vd_store(double *p, vd a)
 {
-    return _mm256_movemask_ps(mask) == 255;
+    _mm256_storeu_pd(p, a);
 }
 
-/* Eight lanes of f64: half of those that the fixed order of sums asks for. */
-struct v_lanes8 {
-    vd part[2];
-};
-
-static inline struct v_lanes8 v_set8(double x)
+/* Exactly. A conversion that reads memory is one step, of a register two. */
+static inline vd vd_load_wide(const float *p)
 {
-    return (struct v_lanes8){{_mm256_set1_pd(x), _mm256_set1_pd(x)}};
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
 }
 
-static inline void v_store8(double lane[8], const struct v_lanes8 *a)
+static inline vd vd_add(vd a, vd b)
 {
-    _mm256_storeu_pd(lane, a->part[0]);
-    _mm256_storeu_pd(lane + 4, a->part[1]);
+    return _mm256_add_pd(a, b);
 }
 
-/* Exactly. */
-static inline struct v_lanes8 v_widen8(vf a)
+/* sum + a * a of lanes that hold f32 values. */
+static inline vd vd_add_square(vd sum, vd a)
 {
-    return (struct v_lanes8){
-        {_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))}};
+    return v_add_exact(sum, a, a);
 }
 
-static inline struct v_lanes8 v_load_wide8(const float *p)
+/* sum + (a - b)^2, each step rounded. */
+static inline vd vd_add_error(vd sum, vd a, vd b)
 {
-    return (struct v_lanes8){
-        {_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p + 4))}};
-}
-
-/* Eight elements. A conversion that reads memory is one step, so f32 takes that. */
-static inline struct v_lanes8 v_wide8_f32(const unsigned char *p)
-{
-    return v_load_wide8((const float *)(const void *)p);
-}
-
-static inline struct v_lanes8 v_wide8_f16(const unsigned char *p)
-{
-    return v_widen8(v_load_f16(p));
-}
-
-static inline struct v_lanes8 v_wide8_bf16(const unsigned char *p)
-{
-    return v_widen8(v_load_bf16(p));
-}
-
-/* sum += a * b of lanes that hold f32 values. */
-static inline void v_add_exact8(struct v_lanes8 *sum, const struct v_lanes8 *a,
-                                const struct v_lanes8 *b)
-{
-    for (int i = 0; i < 2; i++)
-        sum->part[i] = v_add_exact(sum->part[i], a->part[i], b->part[i]);
-}
-
-/* sum += (a - b)^2, each step rounded; the largest such square of any lane goes into max. */
-static inline void v_add_error8(struct v_lanes8 *sum, struct v_lanes8 *max,
-                                const struct v_lanes8 *a, const struct v_lanes8 *b)
-{
-    for (int i = 0; i < 2; i++) {
-        vd e = _mm256_sub_pd(a->part[i], b->part[i]);
-        vd square = _mm256_mul_pd(e, e);
-        sum->part[i] = _mm256_add_pd(sum->part[i], square);
-        max->part[i] = _mm256_max_pd(square, max->part[i]);
-    }
-}
-
-static inline void v_max8(struct v_lanes8 *a, const struct v_lanes8 *b)
-{
-    for (int i = 0; i < 2; i++)
-        a->part[i] = _mm256_max_pd(b->part[i], a->part[i]);
-}
-
-static inline int v_all_at_most8(const struct v_lanes8 *a, double limit)
-{
-    const vd most = _mm256_max_pd(a->part[0], a->part[1]);
-    return _mm256_movemask_pd(_mm256_cmp_pd(most, _mm256_set1_pd(limit), _CMP_LE_OQ)) == 15;
+    vd e = _mm256_sub_pd(a, b);
+    return vd_add(sum, _mm256_mul_pd(e, e));
 }
 
 /* ---- 4-bit codes -------------------------------------------------------------------------------

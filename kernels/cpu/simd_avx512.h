@@ -65,9 +65,19 @@ static inline vf v_div(vf a, vf b)
     return _mm512_div_ps(a, b);
 }
 
+static inline vf v_abs(vf a)
+{
+    return _mm512_abs_ps(a);
+}
+
+static inline float v_top(vf a)
+{
+    return _mm512_reduce_max_ps(a);
+}
+
 static inline vf v_finite_or_zero(vf a, int *all)
 {
-    vm mask = _mm512_cmp_ps_mask(_mm512_abs_ps(a), _mm512_set1_ps(0x1.fffffep127f), _CMP_LE_OQ);
+    vm mask = _mm512_cmp_ps_mask(v_abs(a), _mm512_set1_ps(0x1.fffffep127f), _CMP_LE_OQ);
     *all = mask == 0xffff;
     return _mm512_maskz_mov_ps(mask, a);
 }
@@ -91,9 +101,19 @@ static inline vf v_load_scaled(const double *p, double factor)
     return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-static inline int v_all_at_most(vf a, vf limit)
+static inline vm v_at_most(vf a, vf b)
 {
-    return _mm512_cmp_ps_mask(a, limit, _CMP_LE_OQ) == 0xffff;
+    return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ);
+}
+
+static inline vm vm_and(vm a, vm b)
+{
+    return a & b;
+}
+
+static inline int vm_all(vm mask)
+{
+    return mask == 0xffff;
 }
 
 static inline vi v_minus_rounded(int32_t base, vf x)
@@ -276,78 +296,40 @@ static inline vi vi_load(const int32_t *p)
 
 static inline vm v_within(vf x, vf y, vf limit)
 {
-    return _mm512_cmp_ps_mask(_mm512_abs_ps(_mm512_sub_ps(x, y)), limit, _CMP_LE_OQ);
+    return v_at_most(v_abs(v_sub(x, y)), limit);
 }
 
-static inline vm vm_and(vm a, vm b)
+#define V_DOUBLES 8
+
+static inline vd vd_zero(void)
 {
-    return a & b;
+    return _mm512_setzero_pd();
 }
 
-static inline int vm_all(vm mask)
+static inline void vd_store(double *p, vd a)
 {
-    return mask == 0xffff;
+    _mm512_storeu_pd(p, a);
 }
 
-/* Eight lanes of f64: half of those that the fixed order of sums asks for. */
-struct v_lanes8 {
-    vd all;
-};
-
-static inline struct v_lanes8 v_set8(double x)
+static inline vd vd_load_wide(const float *p)
 {
-    return (struct v_lanes8){_mm512_set1_pd(x)};
+    return _mm512_cvtps_pd(_mm256_loadu_ps(p));
 }
 
-static inline void v_store8(double lane[8], const struct v_lanes8 *a)
+static inline vd vd_add(vd a, vd b)
 {
-    _mm512_storeu_pd(lane, a->all);
+    return _mm512_add_pd(a, b);
 }
 
-static inline struct v_lanes8 v_load_wide8(const float *p)
+static inline vd vd_add_square(vd sum, vd a)
 {
-    return (struct v_lanes8){_mm512_cvtps_pd(_mm256_loadu_ps(p))};
+    return v_add_exact_512(sum, a, a);
 }
 
-static inline struct v_lanes8 v_wide8_f32(const unsigned char *p)
+static inline vd vd_add_error(vd sum, vd a, vd b)
 {
-    return v_load_wide8((const float *)(const void *)p);
-}
-
-static inline struct v_lanes8 v_wide8_f16(const unsigned char *p)
-{
-    return (struct v_lanes8){_mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)))};
-}
-
-static inline struct v_lanes8 v_wide8_bf16(const unsigned char *p)
-{
-    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
-    return (struct v_lanes8){_mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)))};
-}
-
-static inline void v_add_exact8(struct v_lanes8 *sum, const struct v_lanes8 *a,
-                                const struct v_lanes8 *b)
-{
-    sum->all = v_add_exact_512(sum->all, a->all, b->all);
-}
-
-static inline void v_add_error8(struct v_lanes8 *sum, struct v_lanes8 *max,
-                                const struct v_lanes8 *a, const struct v_lanes8 *b)
-{
-    vd e = _mm512_sub_pd(a->all, b->all);
-    vd square = _mm512_mul_pd(e, e);
-    sum->all = _mm512_add_pd(sum->all, square);
-    max->all = _mm512_max_pd(square, max->all);
-}
-
-static inline void v_max8(struct v_lanes8 *a, const struct v_lanes8 *b)
-{
-    a->all = _mm512_max_pd(b->all, a->all);
-}
-
-static inline int v_all_at_most8(const struct v_lanes8 *a, double limit)
-{
-    return _mm512_cmp_pd_mask(a->all, _mm512_set1_pd(limit), _CMP_LE_OQ) == 0xff;
+    vd e = _mm512_sub_pd(a, b);
+    return vd_add(sum, _mm512_mul_pd(e, e));
 }
 
 #endif

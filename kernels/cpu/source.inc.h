@@ -238,7 +238,6 @@ static inline void NAME(add_lanes)(struct sum_lanes *restrict sum,
         sum->e2[k] += e * e;
         sum->x2[k] += x * x;
         sum->y2[k] += y * y;
-        sum->xy[k] += x * y;
         sum->most[k] = fabs(e) > sum->most[k] ? fabs(e) : sum->most[k];
     }
 }
@@ -265,22 +264,23 @@ static void NAME(sums)(const void *src, const void *y, size_t n, const struct qp
     const unsigned char *from = src;
     const size_t width = wish->width ? wish->width : n;
     struct sum_lanes sum = {.e2 = {0}};
-    double max_abs = -1;
-    bool within = true;
+    double most = -1;
+    bool within = wish->width > 0;
     for (size_t i = 0; i < n; i += width) {
         const double largest =
             NAME(add_part)(&sum, from + i * ELEM_BYTES, (const WORK *)y + i, width);
-        max_abs = largest > max_abs ? largest : max_abs;
-        within &= wish->width == 0 || largest * largest <= wish->limit[i / width];
+        most = largest > most ? largest : most;
+        within = within && (WORK)largest <= LIMIT(wish->bound[i / width]);
     }
-    *result = (struct qp_sums){
-        tree16(sum.e2), tree16(sum.x2), tree16(sum.y2), tree16(sum.xy), max_abs, 0, within};
+    /* No comparison sees an error that is a NaN, but its sum does. */
+    const double e2 = tree16(sum.e2);
+    *result = (struct qp_sums){e2, tree16(sum.x2),         tree16(sum.y2), wish->floor,
+                               0,  within && e2 <= DBL_MAX};
     /* An element that is not finite leaves no finite square: rare, one by one. */
     if (!(result->x2 <= DBL_MAX))
         NAME(sums_block)(src, y, n, wish, result);
-    else if (max_abs > wish->floor)
-        result->max_at = NAME(find_error)(src, y, n, max_abs);
-    result->within = result->within && result->e2 <= DBL_MAX; /* no comparison sees a NaN */
+    else if (most > wish->floor)
+        NAME(find_largest)(src, y, n, result);
 }
 
 static const struct qp_source_kernels NAME(source) = {

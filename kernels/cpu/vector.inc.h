@@ -2,7 +2,7 @@
  * vector.inc.h - the loops of one source dtype in the vector vocabulary, for f32 working precision.
  *
  * The including file has included a vocabulary and defines what element.inc.h needs, V_LOAD(p),
- * V_WIDE(p) for eight elements as f64, V_BITS(word) for elements as integers, INFINITY_BITS (of
+ * V_BITS(word) for elements as integers, INFINITY_BITS (of
  * +Inf), SOURCE_DTYPE, ISA, WORK_KERNELS.
  * Every result is bit for bit that of source.inc.h.
  */
@@ -286,74 +286,91 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
  */
 
 /* The rest of a block, behind its last 16 elements, goes into the first lanes. */
-static void NAME(sums_rest)(const unsigned char *src, const float *y, size_t n, double lanes[4][16],
-                            double *max_abs)
+static double NAME(sums_rest)(const unsigned char *src, const float *y, size_t n,
+                              double lanes[3][16])
 {
+    double most = -1;
     for (size_t i = 0; i < n; i++) {
         double x = (double)NAME(at)(src, i), e = x - (double)y[i];
         lanes[0][i] += e * e;
         lanes[1][i] += x * x;
         lanes[2][i] += (double)y[i] * (double)y[i];
-        lanes[3][i] += x * (double)y[i];
-        *max_abs = fabs(e) > *max_abs ? fabs(e) : *max_abs;
+        most = fabs(e) > most ? fabs(e) : most;
     }
-}
-
-/*
- * Eight of the sixteen lanes, from `first` on, of a block whose n elements fill whole rows of
- * lanes. Sixteen at once would want more registers than there are. Returns the largest square of an
- * error; *within becomes false if one is above its limit.
- */
-static double NAME(sums_lanes)(const unsigned char *src, const float *y, size_t n, size_t first,
-                               const struct qp_sums_wish *wish, double lanes[4][16], bool *within)
-{
-    struct v_lanes8 e2 = v_set8(0), x2 = e2, y2 = e2, xy = e2, largest = v_set8(-1);
-    const size_t width = wish->width ? wish->width : n;
-    for (size_t part = 0; part < n; part += width) {
-        struct v_lanes8 most = v_set8(-1);
-        for (size_t i = part + first; i < part + width; i += 16) {
-            const struct v_lanes8 x = V_WIDE(src + i * ELEM_BYTES);
-            const struct v_lanes8 d = v_load_wide8(y + i);
-            v_add_error8(&e2, &most, &x, &d);
-            v_add_exact8(&x2, &x, &x);
-            v_add_exact8(&y2, &d, &d);
-            v_add_exact8(&xy, &x, &d);
-        }
-        if (wish->width && !v_all_at_most8(&most, wish->limit[part / width]))
-            *within = false;
-        v_max8(&largest, &most);
-    }
-    v_store8(lanes[0] + first, &e2);
-    v_store8(lanes[1] + first, &x2);
-    v_store8(lanes[2] + first, &y2);
-    v_store8(lanes[3] + first, &xy);
-    double square[8], most = -1;
-    v_store8(square, &largest);
-    for (int i = 0; i < 8; i++)
-        most = square[i] > most ? square[i] : most;
     return most;
 }
 
-static void NAME(sums)(const void *src, const void *y, size_t n, const struct qp_sums_wish *wish,
+/* The first step of a chunk: the errors of n elements in f32. Returns the largest. */
+static inline vf NAME(errors)(const unsigned char *src, const float *y, size_t n, float *e)
+{
+    vf most = v_set(-1);
+    for (size_t i = 0; i < n; i += 16) {
+        for (size_t k = i; k < i + 16; k += V_LANES) {
+            const vf error = v_sub(V_LOAD(src + k * ELEM_BYTES), v_load(y + k));
+            v_store(e + k, error);
+            most = v_max(v_abs(error), most);
+        }
+    }
+    return most;
+}
+
+/*
+ * The share of the step from 0 to the next y up to which errors are exact in f32: x is then so near
+ * y that both are multiples of a number of which their difference has at most 2^24.
+ */
+#define EXACT_SHARE (ELEM_BYTES == 2 ? 0.75f : 0.5f * (1 - 0x1p-22f))
+
+/* The chunk of n elements from at on. */
+static void NAME(sums_chunk)(const unsigned char *src, const float *y, size_t at, size_t n,
+                             const struct qp_sums_wish *wish, struct v_sums *sums)
+{
+    float values[SUMS_CHUNK]; /* errors; or elements, if those are not exact */
+    const float *step = wish->step;
+    size_t i = 0;
+    for (size_t k = wish->width ? at / wish->width : 0; i < n; k++) {
+        const size_t run =
+            wish->width && (k + 1) * wish->width < at + n ? (k + 1) * wish->width - at - i : n - i;
+        const vf most = NAME(errors)(src + (at + i) * ELEM_BYTES, y + at + i, run, values + i);
+        const vf bound = v_set(wish->width ? sure_limit(wish->bound[k]) : -2);
+        const vf exact = v_set(wish->width ? EXACT_SHARE * step[k] : -2);
+        sums->most = v_max(most, sums->most);
+        sums->within = vm_and(sums->within, v_at_most(most, bound));
+        sums->exact = vm_and(sums->exact, v_at_most(most, exact));
+        i += run;
+    }
+    if (vm_all(sums->exact)) {
+        add_exact_chunk(&sums->lanes, y + at, values, n);
+    } else {
+        for (size_t k = 0; k < n; k += V_LANES)
+            v_store(values + k, V_LOAD(src + (at + k) * ELEM_BYTES));
+        add_any_chunk(&sums->lanes, y + at, values, n);
+    }
+}
+
+static void NAME(sums)(const void *src, const void *y_, size_t n, const struct qp_sums_wish *wish,
                        struct qp_sums *result)
 {
     const size_t whole = n - n % 16;
-    double lanes[4][16];
-    bool within = true;
-    double even = NAME(sums_lanes)(src, y, whole, 0, wish, lanes, &within);
-    double odd = NAME(sums_lanes)(src, y, whole, 8, wish, lanes, &within);
-    /* The root of a rounded square is the number itself, unless it overflowed or vanished. */
-    double largest = even > odd ? even : odd, max_abs = largest < 0 ? -1 : sqrt(largest);
+    const float *y = y_;
+    struct v_sums sums;
+    double lanes[3][16];
+    begin_sums(&sums);
+    for (size_t i = 0; i < whole; i += SUMS_CHUNK) {
+        const size_t left = whole - i;
+        NAME(sums_chunk)(src, y, i, left < SUMS_CHUNK ? left : SUMS_CHUNK, wish, &sums);
+    }
+    store_sums(lanes, &sums.lanes);
     const unsigned char *rest = (const unsigned char *)src + whole * ELEM_BYTES;
-    NAME(sums_rest)(rest, (const float *)y + whole, n - whole, lanes, &max_abs);
-    *result = (struct qp_sums){
-        tree16(lanes[0]), tree16(lanes[1]), tree16(lanes[2]), tree16(lanes[3]), max_abs, 0, within};
+    const double most = NAME(sums_rest)(rest, y + whole, n - whole, lanes);
+    const double e2 = tree16(lanes[0]), x2 = tree16(lanes[1]), y2 = tree16(lanes[2]);
+    /* No comparison sees an error that is a NaN, but its sum does. */
+    const bool within = wish->width && vm_all(sums.within) && e2 <= DBL_MAX;
+    *result = (struct qp_sums){e2, x2, y2, wish->floor, 0, within};
     /* Squares of finite f32 values cannot overflow: then there was another. Rare: one by one. */
-    if (!(result->x2 <= DBL_MAX))
+    if (!(x2 <= DBL_MAX))
         NAME(sums_block)(src, y, n, wish, result);
-    else if (max_abs > wish->floor)
-        result->max_at = NAME(find_error)(src, y, n, max_abs);
-    result->within = result->within && result->e2 <= DBL_MAX; /* no comparison sees a NaN */
+    else if (most > wish->floor || largest_of(&sums) > wish->floor)
+        NAME(find_largest)(src, y, n, result);
 }
 
 static const struct qp_source_kernels NAME(source) = {
@@ -371,12 +388,12 @@ static const struct qp_source_kernels NAME(source) = {
 #undef PER_VECTOR
 #undef PER_LINE
 #undef CHECKED
+#undef EXACT_SHARE
 #undef SIGN_BIT
 #undef NAME
 #undef SOURCE_DTYPE
 #undef ELEM_BYTES
 #undef LOAD
 #undef V_LOAD
-#undef V_WIDE
 #undef V_BITS
 #undef INFINITY_BITS

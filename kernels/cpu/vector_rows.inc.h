@@ -38,7 +38,6 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    4
 #define LOAD          qp_load_f32
 #define V_LOAD        v_load_f32
-#define V_WIDE        v_wide8_f32
 #define V_BITS(word)  vb32_##word
 #define INFINITY_BITS 0x7f800000
 #include "vector.inc.h"
@@ -48,7 +47,6 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    2
 #define LOAD          qp_load_f16
 #define V_LOAD        v_load_f16
-#define V_WIDE        v_wide8_f16
 #define V_BITS(word)  vb16_##word
 #define INFINITY_BITS 0x7c00
 #include "vector.inc.h"
@@ -58,7 +56,6 @@ static const struct qp_work_kernels work_f32 = {
 #define ELEM_BYTES    2
 #define LOAD          qp_load_bf16
 #define V_LOAD        v_load_bf16
-#define V_WIDE        v_wide8_bf16
 #define V_BITS(word)  vb16_##word
 #define INFINITY_BITS 0x7f80
 #include "vector.inc.h"

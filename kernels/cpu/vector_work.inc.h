@@ -19,6 +19,89 @@ struct check_sets {
     const double *bound;
 };
 
+/*
+ * Sums are made in two steps: the errors of a chunk in f32, then these widened from memory and
+ * squared. A chunk is long enough for the second step not to wait for the stores of the
+ * first, and short enough for the first-level cache.
+ */
+#define SUMS_CHUNK 512
+
+/* The sums of a block under way, in all sixteen lanes. */
+#define SUMS_VECTORS (16 / V_DOUBLES)
+
+struct v_sum_lanes {
+    vd e2[SUMS_VECTORS], x2[SUMS_VECTORS], y2[SUMS_VECTORS];
+};
+
+struct v_sums {
+    struct v_sum_lanes lanes;
+    vf most;   /* the largest errors in f32 of any lane; -1 without any */
+    vm within; /* where they are surely within their bounds */
+    vm exact;  /* where they are the very differences, and so are all smaller ones */
+};
+
+static inline void begin_sums(struct v_sums *sums)
+{
+    for (size_t k = 0; k < SUMS_VECTORS; k++)
+        sums->lanes.e2[k] = sums->lanes.x2[k] = sums->lanes.y2[k] = vd_zero();
+    sums->most = v_set(-1);
+    sums->within = sums->exact = v_at_most(sums->most, sums->most);
+}
+
+/*
+ * Adds n elements, each to its lane, of which there are what they decode to and the errors, exact
+ * in f32: so are their squares and the sum of both in f64. Out of line like the other loop: either
+ * wants nearly all registers for the lanes.
+ */
+static __attribute__((noinline)) void add_exact_chunk(struct v_sum_lanes *to, const float *y,
+                                                      const float *e, size_t n)
+{
+    struct v_sum_lanes sum = *to;
+    for (size_t i = 0; i < n; i += 16) {
+        for (size_t k = 0; k < SUMS_VECTORS; k++) {
+            const vd wide_y = vd_load_wide(y + i + k * V_DOUBLES);
+            const vd wide_e = vd_load_wide(e + i + k * V_DOUBLES);
+            sum.e2[k] = vd_add_square(sum.e2[k], wide_e);
+            sum.x2[k] = vd_add_square(sum.x2[k], vd_add(wide_y, wide_e));
+            sum.y2[k] = vd_add_square(sum.y2[k], wide_y);
+        }
+    }
+    *to = sum;
+}
+
+/* The same of elements x and what they decode to. */
+static __attribute__((noinline)) void add_any_chunk(struct v_sum_lanes *to, const float *y,
+                                                    const float *x, size_t n)
+{
+    struct v_sum_lanes sum = *to;
+    for (size_t i = 0; i < n; i += 16) {
+        for (size_t k = 0; k < SUMS_VECTORS; k++) {
+            const vd wide_y = vd_load_wide(y + i + k * V_DOUBLES);
+            const vd wide_x = vd_load_wide(x + i + k * V_DOUBLES);
+            sum.e2[k] = vd_add_error(sum.e2[k], wide_x, wide_y);
+            sum.x2[k] = vd_add_square(sum.x2[k], wide_x);
+            sum.y2[k] = vd_add_square(sum.y2[k], wide_y);
+        }
+    }
+    *to = sum;
+}
+
+static void store_sums(double lanes[3][16], const struct v_sum_lanes *sums)
+{
+    for (size_t k = 0; k < SUMS_VECTORS; k++) {
+        vd_store(lanes[0] + k * V_DOUBLES, sums->e2[k]);
+        vd_store(lanes[1] + k * V_DOUBLES, sums->x2[k]);
+        vd_store(lanes[2] + k * V_DOUBLES, sums->y2[k]);
+    }
+}
+
+/* A number that no error is above. */
+static inline double largest_of(const struct v_sums *sums)
+{
+    const double most = (double)v_top(sums->most);
+    return vm_all(sums->exact) ? most : most * (1 + 0x1p-23);
+}
+
 /* No product of a scale up to this size with a difference in 32 bits can overflow. */
 #define SCALE_UNCLIPPED 0x1p94f
 
@@ -124,7 +207,7 @@ static int params_step(const struct qp_code_rule *rule, const float *lo_, const 
     const float steps = (float)(rule->q_max - rule->q_min);
     const vf lo = v_load(lo_), hi = v_load(hi_), nothing = v_set(0);
     const vf width = rule->asymmetric ? v_sub(hi, lo) : v_max(v_sub(nothing, lo), hi);
-    if (!v_all_at_most(width, v_set(FLT_MAX)))
+    if (!vm_all(v_at_most(width, v_set(FLT_MAX))))
         return 0;
     vf s = v_div(width, v_set(rule->asymmetric ? steps : steps / 2));
     s = v_where_equal(lo, hi, v_set(1), v_max(s, v_set(FLT_MIN)));

@@ -25,10 +25,9 @@
 #define QK_SUM_E2     0
 #define QK_SUM_X2     1
 #define QK_SUM_Y2     2
-#define QK_SUM_XY     3
-#define QK_MAX_ERROR  4
-#define QK_MAX_CLIP   5
-#define QK_BLOCK_SUMS 6
+#define QK_MAX_ERROR  3
+#define QK_MAX_CLIP   4
+#define QK_BLOCK_SUMS 5
 
 #define QK_MAX_AT        0
 #define QK_OFFENCES      1

@@ -76,7 +76,7 @@ QK_FN void qk_found_store(QK_GLOBAL qk_u8 *block, const struct qk_flat_args *a, 
 {
     QK_GLOBAL double *sums = (QK_GLOBAL double *)(block + a->sums) + number * QK_BLOCK_SUMS;
     QK_GLOBAL qk_u32 *counts = (QK_GLOBAL qk_u32 *)(block + a->counts) + number * QK_BLOCK_COUNTS;
-    for (qk_u32 k = QK_SUM_E2; k <= QK_SUM_XY; k++)
+    for (qk_u32 k = QK_SUM_E2; k <= QK_SUM_Y2; k++)
         sums[k] = qk_tree16(lanes + k * QK_LANES);
     sums[QK_MAX_ERROR] = f->max_error;
     sums[QK_MAX_CLIP] = f->max_clip;

@@ -113,14 +113,13 @@ QK_FN void NAME(stage)(const QK_GLOBAL qk_u8 *block, const struct qk_flat_args *
 QK_FN void NAME(add)(QK_LOCAL double *lanes, const QK_LOCAL WORK *xs, const QK_LOCAL WORK *ys,
                      qk_u32 n)
 {
-    for (qk_u32 c = QK_LID; c < 4 * QK_LANES; c += QK_LSIZE) {
+    for (qk_u32 c = QK_LID; c < 3 * QK_LANES; c += QK_LSIZE) {
         qk_u32 kind = c / QK_LANES;
         double sum = lanes[c];
         for (qk_u32 i = c % QK_LANES; i < n; i += QK_LANES) {
             double x = (double)xs[i], y = (double)ys[i], e = x - y;
-            double first = kind == QK_SUM_E2 ? e : kind == QK_SUM_Y2 ? y : x;
-            double second = kind == QK_SUM_E2 ? e : kind == QK_SUM_X2 ? x : y;
-            sum = sum + first * second;
+            double term = kind == QK_SUM_E2 ? e : kind == QK_SUM_X2 ? x : y;
+            sum = sum + term * term;
         }
         lanes[c] = sum;
     }
@@ -130,11 +129,11 @@ QK_KERNEL(NAME(qk_measure), struct qk_flat_args)
 {
     QK_SHARED WORK xs[QK_STAGE];
     QK_SHARED WORK ys[QK_STAGE];
-    QK_SHARED double lanes[4 * QK_LANES];
+    QK_SHARED double lanes[3 * QK_LANES];
     QK_SHARED struct qk_found found[QK_GROUP_MOST];
     qk_u32 end = qk_min((QK_GROUP + 1) * QK_BLOCK, a.n);
     struct qk_found mine = qk_found_none();
-    for (qk_u32 c = QK_LID; c < 4 * QK_LANES; c += QK_LSIZE)
+    for (qk_u32 c = QK_LID; c < 3 * QK_LANES; c += QK_LSIZE)
         lanes[c] = 0;
     for (qk_u32 begin = QK_GROUP * QK_BLOCK; begin < end; begin += QK_STAGE) {
         qk_u32 stage_end = qk_min(begin + QK_STAGE, end);
