@@ -35,6 +35,7 @@ static const struct shape layer[] = {
 #define LAYER_SHAPES (sizeof layer / sizeof layer[0])
 
 static const struct shape norm = {"norm", {4096}, 1}, small = {"w", {64, 64}, 2};
+static const struct shape same = {"w", {3000, 4096}, 2}; /* the bytes of 3000 small ones */
 
 /* The vocabulary, and the elements of the weights of four layers with it. */
 #define VOCABULARY 32000
@@ -101,10 +102,10 @@ static void list_large(struct list *list)
     add(list, &norm, "model.", SIZE_MAX);
 }
 
-static void list_small(struct list *list)
+static void list_alike(struct list *list, const struct shape *shape)
 {
     for (size_t i = 0; list->elems < list->wanted; i++)
-        add(list, &small, "model.layers.", i);
+        add(list, shape, "model.layers.", i);
 }
 
 /* ---- The file ----------------------------------------------------------------------------------
@@ -155,12 +156,13 @@ int main(int argc, char **argv)
     if (argc < 4 || !qplan_dtype_parse(argv[2], &dtype))
         return 2;
     const bool is_small = argc > 4 && strcmp(argv[4], "small") == 0;
+    const bool is_same = argc > 4 && strcmp(argv[4], "same") == 0;
     struct list list = {.storage = (uint8_t)qp_dtype_storage(dtype)};
     list.wanted = strtoull(argv[3], NULL, 10) / qp_float_bytes(dtype);
     list.cap = (size_t)(list.wanted / (is_small ? 64 * 64 : 4096 * 4096)) * 2 + 16;
     list.entries = qp_alloc(list.cap, sizeof *list.entries);
-    if (is_small)
-        list_small(&list);
+    if (is_small || is_same)
+        list_alike(&list, is_small ? &small : &same);
     else
         list_large(&list);
     return write_file(argv[1], &list, dtype);

@@ -71,7 +71,8 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->stored = qp_take(carve, n_sets * sizeof(float));
     for (int i = 0; i < QP_JOINS; i++) {
-        b->joined[i] = (struct qp_joined){.cap = tile_bytes / 8};
+        /* The codes of a piece of small tensors, and their zero points. */
+        b->joined[i] = (struct qp_joined){.cap = tile_bytes / 8 + n_sets};
         b->joined[i].data = qp_take(carve, b->joined[i].cap);
     }
 }
@@ -202,16 +203,22 @@ static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
     return sets.n_sets <= sets_of_tile(e->job.tile_bytes);
 }
 
-/* Takes as many small tensors as fill a piece; false if there are not even two. */
+/*
+ * What one worker does piece by piece has its parameters written together: so many pieces that
+ * these writes do not count, and so few that the workers end at the same time.
+ */
+#define PIECES_AT_ONCE 8
+
+/* Takes as many small tensors as fill some pieces; false if there are not even two. */
 static bool take_batch(struct engine *e, struct qp_unit *unit)
 {
     struct cursor *c = &e->cursor;
-    const uint64_t most = qp_min_u64(e->job.tile_bytes, CACHED_BYTES);
+    const uint64_t piece = qp_min_u64(e->job.tile_bytes, CACHED_BYTES);
     uint64_t n_bytes = 0;
     size_t end = c->tensor;
     while (end < e->n_order && is_small(e, e->order[end])) {
         n_bytes += e->order[end]->source->end - e->order[end]->source->begin;
-        if (n_bytes > most)
+        if (n_bytes > PIECES_AT_ONCE * piece)
             break;
         end++;
     }
@@ -219,17 +226,12 @@ static bool take_batch(struct engine *e, struct qp_unit *unit)
         return false;
     *unit = (struct qp_unit){.number = c->number++,
                              .kind = QP_UNIT_BATCH,
+                             .n = piece,
                              .batch = &e->order[c->tensor],
                              .n_batch = end - c->tensor};
     c->tensor = end;
     return true;
 }
-
-/*
- * Strips done by one worker one after the other have their parameters written together: so many
- * that these writes do not count, and so few that the workers end at the same time.
- */
-#define STRIPS_AT_ONCE 8
 
 static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
@@ -239,7 +241,7 @@ static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct
         unit->n += c->strip.n_rows * c->strip.n_cols * elem_bytes;
         unit->n_strips++;
         advance_piece(e, t);
-    } while (c->inside && c->kind == QP_UNIT_WHOLE && unit->n_strips < STRIPS_AT_ONCE);
+    } while (c->inside && c->kind == QP_UNIT_WHOLE && unit->n_strips < PIECES_AT_ONCE);
 }
 
 static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)

@@ -26,16 +26,14 @@ struct task {
     struct qplan_error *err;
 };
 
-static void prepare(struct task *task)
+static void prepare(struct task *task, const struct qp_plan_tensor *t)
 {
-    const struct qp_plan_tensor *t = task->unit->tensor;
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
     task->kernels = qp_source_kernels(row->dtype, task->context->job->run->isa);
     task->rule = qp_code_rule(&t->scheme);
     /* Under this policy a value that is not finite has ended the job before any code is made. */
     task->rule.bounded = task->context->plan->nonfinite == QPLAN_NONFINITE_ERROR;
     qp_sets_make(&task->sets, &t->scheme, t->source->shape, t->source->rank);
-    qp_piece_at(&task->sets, &task->unit->strip, task->unit->piece, &task->piece);
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
@@ -47,16 +45,23 @@ static enum qplan_status flush_joined(const struct task *task, struct qp_joined 
     return qp_out_write(task->context->out, joined->off, joined->data, n, task->err);
 }
 
-/* Adds to what is joined; what does not follow it, or has no room, sends it off first. */
-static enum qplan_status join(const struct task *task, struct qp_joined *joined, uint64_t off,
-                              const void *bytes, size_t n)
+/* Room for n bytes behind what is joined; what they do not follow, or leave no room, goes first. */
+static enum qplan_status join_room(const struct task *task, struct qp_joined *joined, uint64_t off,
+                                   size_t n)
 {
     if (off != joined->off + joined->n || n > joined->cap - joined->n)
         QP_TRY(flush_joined(task, joined));
-    if (n > joined->cap)
-        return qp_out_write(task->context->out, off, bytes, n, task->err);
     if (joined->n == 0)
         joined->off = off;
+    return QPLAN_OK;
+}
+
+static enum qplan_status join(const struct task *task, struct qp_joined *joined, uint64_t off,
+                              const void *bytes, size_t n)
+{
+    QP_TRY(join_room(task, joined, off, n));
+    if (n > joined->cap)
+        return qp_out_write(task->context->out, off, bytes, n, task->err);
     memcpy(joined->data + joined->n, bytes, n);
     joined->n += n;
     return QPLAN_OK;
@@ -206,18 +211,22 @@ static enum qplan_status write_codes(struct task *task, const void *scale, const
     const uint64_t off = task->context->plan->header_bytes + t->outputs[QP_CODES].begin;
     const uint64_t elem = task->piece.row * task->sets.row_len + task->piece.col;
     const uint64_t at = off + qp_code_offset(&task->sets, form.packed, elem);
-    uint8_t *codes = qp_io_room(task->b->codes, at, at);
+    const size_t n = (size_t)(task->piece.n_rows * task->piece.n_cols);
     if (task->b->lane) {
         const struct qp_device_step step = device_step(task);
         struct qp_device_made made;
         QP_TRY(qp_step_codes(&step, scale, zero, &made, task->err));
         return write_made_codes(task, &made);
     }
+    struct qp_joined *joined = task->unit->batch ? &task->b->joined[QP_JOIN_CODES] : NULL;
+    if (joined)
+        QP_TRY(join_room(task, joined, at, n));
+    uint8_t *codes =
+        joined ? (uint8_t *)joined->data + joined->n : qp_io_room(task->b->codes, at, at);
     task->kernels->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
-    if (task->unit->batch) {
-        size_t n = qp_pack_codes(&task->sets, &form, elem,
-                                 (size_t)(task->piece.n_rows * task->piece.n_cols), codes);
-        return write_at(task, QP_CODES, qp_code_offset(&task->sets, form.packed, elem), codes, n);
+    if (joined) {
+        joined->n += qp_pack_codes(&task->sets, &form, elem, n, codes);
+        return QPLAN_OK;
     }
     return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &form, codes,
                           task->err);
@@ -271,11 +280,11 @@ static enum qplan_status quantize_strips(const struct task *from, const struct q
     uint64_t band = first->strip.band, col = first->strip.col;
     bool more = true;
     task.unit = &unit;
-    qp_sets_make(&task.sets, &t->scheme, t->source->shape, t->source->rank);
+    prepare(&task, t);
     for (uint64_t i = 0; i < first->n_strips && more; i++) {
         qp_strip_at(&task.sets, &unit.limits, elem_bytes, qplan_dtype_bits(t->scheme.dtype) == 4,
                     band, col, &unit.strip);
-        prepare(&task);
+        qp_piece_at(&task.sets, &unit.strip, 0, &task.piece);
         if (bytes)
             task.src = bytes + task.piece.row * task.sets.row_len * elem_bytes;
         else
@@ -387,19 +396,33 @@ static enum qplan_status keep_small(const struct task *batch, const struct qp_pl
     return write_at(&task, 0, 0, bytes, (size_t)(t->source->end - t->source->begin));
 }
 
-/* Tensors follow each other without a hole in the source, so one read gets them all. */
-static enum qplan_status do_batch(struct task *task)
+/* Tensors follow each other without a hole in the source, so one read gets n of them. */
+static enum qplan_status do_tensors(struct task *task, const struct qp_plan_tensor *const *tensors,
+                                    size_t n)
 {
-    const struct qp_unit *unit = task->unit;
-    const uint64_t begin = unit->batch[0]->source->begin;
-    const uint64_t end = unit->batch[unit->n_batch - 1]->source->end;
+    const uint64_t begin = tensors[0]->source->begin, end = tensors[n - 1]->source->end;
     const uint64_t off = task->st->header_bytes + begin;
     char *tile = qp_io_room(task->b->tile, off, off);
     QP_TRY(qp_file_read(&task->st->file, off, tile, (size_t)(end - begin), task->err));
-    for (size_t i = 0; i < unit->n_batch; i++) {
-        const struct qp_plan_tensor *t = unit->batch[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct qp_plan_tensor *t = tensors[i];
         const char *bytes = tile + (t->source->begin - begin);
         QP_TRY(t->quantize ? quantize_small(task, t, bytes) : keep_small(task, t, bytes));
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status do_batch(struct task *task)
+{
+    const struct qp_unit *unit = task->unit;
+    size_t first = 0;
+    for (size_t i = 0; i < unit->n_batch; i++) {
+        const bool is_last = i + 1 == unit->n_batch;
+        const uint64_t begin = unit->batch[first]->source->begin;
+        if (is_last || unit->batch[i + 1]->source->end - begin > unit->n) {
+            QP_TRY(do_tensors(task, unit->batch + first, i + 1 - first));
+            first = i + 1;
+        }
     }
     return flush_all(task);
 }
@@ -418,7 +441,8 @@ enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struc
         return do_copy(&task);
     if (unit->kind == QP_UNIT_WHOLE)
         return do_whole(&task);
-    prepare(&task);
+    prepare(&task, unit->tensor);
+    qp_piece_at(&task.sets, &unit->strip, unit->piece, &task.piece);
     return unit->kind == QP_UNIT_RANGES ? do_ranges(&task) : do_codes(&task);
 }
 

@@ -11,7 +11,7 @@
 #include "split.h"
 
 enum qp_unit_kind {
-    QP_UNIT_BATCH, /* small tensors that follow each other: one read for all */
+    QP_UNIT_BATCH, /* small tensors that follow each other: one read for many */
     QP_UNIT_COPY,
     QP_UNIT_WHOLE,  /* strips that follow each other, each in one piece */
     QP_UNIT_RANGES, /* a piece of a strip that is read twice: the first time */
@@ -33,9 +33,9 @@ struct qp_unit {
     struct qp_limits limits; /* that its strips were cut by */
     struct qp_strip strip;   /* whole: the first of n_strips */
     uint64_t n_strips;
-    uint64_t piece;                            /* of the strip */
-    uint64_t off;                              /* copy: the first byte of the tensor */
-    uint64_t n;                                /* copy, whole: bytes of the source */
+    uint64_t piece; /* of the strip */
+    uint64_t off;   /* copy: the first byte of the tensor */
+    uint64_t n;     /* copy, whole: bytes of the source; batch: that are read at once */
     const struct qp_plan_tensor *const *batch; /* in file order */
     size_t n_batch;
     struct qp_slot *slot; /* of a strip that is read twice */
