@@ -1,5 +1,5 @@
 /*
- * header.c - the JSON of the header as entries, dims and metadata, in header order.
+ * header.c - the JSON of the header as entries, shapes and metadata, in header order.
  *
  * Memory grows with what was parsed, never with what was promised. Names are not copied. Sizes and
  * ranges are only recorded here; layout.c proves them.
@@ -27,8 +27,10 @@ struct parser {
     struct qp_json json;
     struct qplan_error *err;
     struct qplan_entry entry; /* the tensor that is being read */
-    size_t n_dims;
-    size_t cap_entries, cap_dims, cap_metadata;
+    struct qp_st_fields fields;
+    const uint64_t *last_shape; /* of the tensor before, of last_rank extents */
+    unsigned last_rank;
+    size_t cap_entries, cap_metadata;
     uint64_t metadata_at; /* where __metadata__ began, or 0 */
     char subject[512];
 };
@@ -86,17 +88,15 @@ static enum qplan_status wrong_field(struct parser *p, const struct qp_json_toke
 static enum qplan_status read_dtype(struct parser *p)
 {
     struct qp_json_token token;
-    enum qplan_storage storage;
     QP_TRY(qp_json_next(&p->json, &token, p->err));
     if (token.type != QP_JSON_STRING)
         return wrong_field(p, &token, FIELD_DTYPE, "a string");
-    if (!qp_storage_find(token.text, token.n, &storage)) {
+    if (!qp_storage_find(token.text, token.n, &p->fields.storage)) {
         char name[QP_QUOTED];
         return qp_fail_at(p->err, QPLAN_ERR_INVALID, subject_of(p), token.at,
                           "unknown dtype: expected one of the %d of the format, found %s",
                           QPLAN_STORAGE_COUNT, qp_quote(name, token.text, token.n));
     }
-    p->entry.storage = (uint8_t)storage;
     return QPLAN_OK;
 }
 
@@ -135,34 +135,23 @@ static enum qplan_status read_integers(struct parser *p, enum field field, uint6
 
 static enum qplan_status read_shape(struct parser *p, uint64_t at)
 {
-    uint64_t shape[QPLAN_MAX_RANK];
     size_t rank;
-    QP_TRY(read_integers(p, FIELD_SHAPE, shape, QPLAN_MAX_RANK, &rank));
+    QP_TRY(read_integers(p, FIELD_SHAPE, p->fields.shape, QPLAN_MAX_RANK, &rank));
     if (rank > QPLAN_MAX_RANK)
         return qp_fail_at(p->err, QPLAN_ERR_INVALID, subject_of(p), at,
                           "shape: rank too high: expected at most %d dimensions, found %zu",
                           QPLAN_MAX_RANK, rank);
-    uint64_t *dims = grow(p, p->st->dims, &p->cap_dims, p->n_dims, rank, sizeof *dims);
-    if (!dims && rank > 0)
-        return QPLAN_ERR_MEMORY;
-    p->st->dims = dims;
-    if (rank > 0)
-        memcpy(dims + p->n_dims, shape, rank * sizeof *shape);
-    p->n_dims += rank;
-    p->entry.rank = (uint8_t)rank;
+    p->fields.rank = (unsigned)rank;
     return QPLAN_OK;
 }
 
 static enum qplan_status read_offsets(struct parser *p, uint64_t at)
 {
-    uint64_t range[2] = {0, 0};
     size_t n;
-    QP_TRY(read_integers(p, FIELD_OFFSETS, range, 2, &n));
+    QP_TRY(read_integers(p, FIELD_OFFSETS, p->fields.range, 2, &n));
     if (n != 2)
         return qp_fail_at(p->err, QPLAN_ERR_INVALID, subject_of(p), at,
                           "data_offsets: expected 2 integers, found %zu", n);
-    p->entry.begin = range[0];
-    p->entry.end = range[1];
     return QPLAN_OK;
 }
 
@@ -243,16 +232,50 @@ static enum qplan_status check_name(struct parser *p, const struct qp_json_token
     return QPLAN_OK;
 }
 
+/* The value of a tensor. */
+static enum qplan_status read_value(struct parser *p)
+{
+    size_t n;
+    const char *text = qp_json_rest(&p->json, &n);
+    const size_t n_usual = qp_st_usual_fields(text, n, &p->fields);
+    if (n_usual > 0) {
+        qp_json_pass(&p->json, n_usual);
+        return QPLAN_OK;
+    }
+    struct qp_json_token token;
+    QP_TRY(qp_json_next(&p->json, &token, p->err));
+    if (token.type != QP_JSON_OBJECT)
+        return wrong_type(p, &token, subject_of(p), "not a tensor", "an object");
+    return read_fields(p);
+}
+
+/* Gives the entry its shape: that of the tensor before, if it is the same. */
+static enum qplan_status keep_shape(struct parser *p)
+{
+    const struct qp_st_fields *f = &p->fields;
+    if (!qp_same_shape(f->shape, f->rank, p->last_shape, p->last_rank)) {
+        uint64_t *shape = qp_arena_alloc(&p->st->shapes, f->rank, sizeof *shape);
+        if (!shape)
+            return qp_fail_memory(p->err, p->st->file.shown, f->rank * sizeof *shape);
+        memcpy(shape, f->shape, f->rank * sizeof *shape);
+        p->last_shape = shape;
+        p->last_rank = f->rank;
+    }
+    p->entry.shape = p->last_shape;
+    p->entry.rank = (uint8_t)f->rank;
+    return QPLAN_OK;
+}
+
 static enum qplan_status read_tensor(struct parser *p, const struct qp_json_token *key)
 {
     struct qp_st *st = p->st;
     p->entry = (struct qplan_entry){.name = key->text, .name_len = (uint32_t)key->n};
     QP_TRY(check_name(p, key));
-    struct qp_json_token token;
-    QP_TRY(qp_json_next(&p->json, &token, p->err));
-    if (token.type != QP_JSON_OBJECT)
-        return wrong_type(p, &token, subject_of(p), "not a tensor", "an object");
-    QP_TRY(read_fields(p));
+    QP_TRY(read_value(p));
+    QP_TRY(keep_shape(p));
+    p->entry.storage = (uint8_t)p->fields.storage;
+    p->entry.begin = p->fields.range[0];
+    p->entry.end = p->fields.range[1];
     struct qplan_entry *entries =
         grow(p, st->entries, &p->cap_entries, st->n_entries, 1, sizeof *entries);
     if (!entries)
@@ -346,23 +369,11 @@ static enum qplan_status sort_metadata(struct qp_st *st, struct qplan_error *err
                       qp_st_position(st, pairs[twice - 1].key));
 }
 
-/* The dims moved while they grew: only now their places are final. */
-static void point_at_dims(struct qp_st *st)
-{
-    const uint64_t *dims = st->dims;
-    for (size_t i = 0; i < st->n_entries; i++) {
-        st->entries[i].shape = dims;
-        if (dims)
-            dims += st->entries[i].rank;
-    }
-}
-
 enum qplan_status qp_st_read_header(struct qp_st *st, struct qplan_error *err)
 {
     struct parser p = {.st = st, .err = err};
     qp_json_init(&p.json, st->header, (size_t)(st->header_bytes - QP_ST_LENGTH_BYTES),
                  QP_ST_LENGTH_BYTES, MAX_DEPTH, st->file.shown);
     QP_TRY(read_members(&p));
-    point_at_dims(st);
     return sort_metadata(st, err);
 }

@@ -8,6 +8,7 @@
 #ifndef QP_SAFETENSORS_H
 #define QP_SAFETENSORS_H
 
+#include "../../lib/base/arena.h"
 #include "../../lib/base/io.h"
 #include "../../lib/base/text.h"
 
@@ -26,7 +27,7 @@ struct qp_st {
     uint64_t header_bytes; /* 8 + N: where the data section begins */
     uint64_t data_bytes;
     char *header;
-    uint64_t *dims;              /* all shapes, one behind the other */
+    struct qp_arena shapes;      /* tensors of one shape, one behind the other, share it */
     struct qplan_entry *entries; /* in byte-wise order of names */
     size_t n_entries;
     struct qp_st_pair *metadata; /* in byte-wise order of keys */

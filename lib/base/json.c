@@ -366,6 +366,18 @@ enum qplan_status qp_json_next(struct qp_json *json, struct qp_json_token *token
     return read_value(json, token, err);
 }
 
+const char *qp_json_rest(const struct qp_json *json, size_t *n)
+{
+    *n = json->n - json->pos;
+    return json->text + json->pos;
+}
+
+void qp_json_pass(struct qp_json *json, size_t n_value)
+{
+    json->pos += n_value;
+    value_done(json);
+}
+
 bool qp_json_u64(const struct qp_json_token *token, uint64_t *out, bool *too_large)
 {
     *too_large = false;

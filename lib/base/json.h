@@ -53,6 +53,14 @@ enum qplan_status qp_json_next(struct qp_json *json, struct qp_json_token *token
                                struct qplan_error *err);
 
 /*
+ * For a caller that knows what the value behind a key mostly looks like: the text from there on,
+ * *n bytes. If it is that, qp_json_pass goes on behind its n_value bytes, which the caller has
+ * proven to be a value; else the next token is read as always.
+ */
+const char *qp_json_rest(const struct qp_json *json, size_t *n);
+void qp_json_pass(struct qp_json *json, size_t n_value);
+
+/*
  * A NUMBER token as an unsigned integer of the form 0|[1-9][0-9]* up to 2^63-1. Returns false for
  * any other literal; *too_large says whether it was such an integer, but larger.
  */
