@@ -31,27 +31,32 @@ static struct qp_arena_block *add_block(struct qp_arena *arena, uint64_t n_bytes
     return block;
 }
 
-void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size)
+/* The next n_bytes at a multiple of align. */
+static void *take(struct qp_arena *arena, uint64_t n_bytes, size_t align)
 {
-    const uint64_t align = alignof(max_align_t);
-    uint64_t bytes;
-    if (!qp_mul_u64(n, size, &bytes) || !qp_add_u64(bytes, align - 1, &bytes))
-        return NULL;
-    bytes -= bytes % align;
     struct qp_arena_block *block = arena->blocks;
-    if (!block || block->size - block->used < bytes)
-        block = add_block(arena, bytes);
+    size_t pad = block ? (align - block->used % align) % align : 0;
+    if (!block || block->size - block->used < pad || block->size - block->used - pad < n_bytes) {
+        block = add_block(arena, n_bytes);
+        pad = 0;
+    }
     if (!block)
         return NULL;
-    void *object = block->bytes + block->used;
-    block->used += (size_t)bytes;
+    void *object = block->bytes + block->used + pad;
+    block->used += pad + (size_t)n_bytes;
     return object;
+}
+
+void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size)
+{
+    uint64_t bytes;
+    return qp_mul_u64(n, size, &bytes) ? take(arena, bytes, alignof(max_align_t)) : NULL;
 }
 
 char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b)
 {
     size_t n_b = strlen(b);
-    char *text = qp_arena_alloc(arena, (uint64_t)n_a + n_b + 1, 1);
+    char *text = take(arena, (uint64_t)n_a + n_b + 1, 1);
     if (text) {
         memcpy(text, a, n_a);
         memcpy(text + n_a, b, n_b + 1);

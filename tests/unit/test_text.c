@@ -497,6 +497,27 @@ static void a_cleared_arena_gives_zeroed_memory_again(void **state)
     assert_null(arena.blocks);
 }
 
+static void strings_of_an_arena_leave_no_gap_and_objects_stay_aligned(void **state)
+{
+    (void)state;
+    struct qp_arena arena = {0};
+    for (size_t n = 0; n < 100000; n = n * 3 + 1) { /* also more than a block */
+        char *const a = qp_arena_join(&arena, "model", 5, ".");
+        char *const b = qp_arena_join(&arena, a, 6, "weight");
+        uint64_t *const numbers = qp_arena_alloc(&arena, n, sizeof *numbers);
+        assert_non_null(numbers);
+        assert_int_equal((uintptr_t)numbers % _Alignof(max_align_t), 0);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(numbers[i], 0);
+            numbers[i] = UINT64_MAX;
+        }
+        assert_string_equal(a, "model.");
+        assert_string_equal(b, "model.weight");
+        assert_ptr_equal(b, a + 7);
+    }
+    qp_arena_free(&arena);
+}
+
 static void a_text_that_no_memory_holds_is_an_error(void **state)
 {
     (void)state;
@@ -527,6 +548,7 @@ int main(void)
         cmocka_unit_test(bytes_have_three_digits),
         cmocka_unit_test(integers_have_all_their_digits),
         cmocka_unit_test(a_cleared_arena_gives_zeroed_memory_again),
+        cmocka_unit_test(strings_of_an_arena_leave_no_gap_and_objects_stay_aligned),
         cmocka_unit_test(streams_give_the_same_bytes),
         cmocka_unit_test(an_empty_text_is_a_string),
         cmocka_unit_test(the_first_failure_is_remembered),
