@@ -155,9 +155,45 @@ static void put_quoted(struct qp_writer *w, const char *text, size_t n)
     qp_put(w, "\"", 1);
 }
 
+/* The highest bit of each byte of x, all of them ASCII, that is not c. Nothing is carried. */
+static uint64_t other_bytes(uint64_t x, char c)
+{
+    return (x ^ EACH_BYTE((unsigned char)c)) + EACH_BYTE(0x7f);
+}
+
+/* Adds the bytes of eight that need no escape longer than two; false if they do. */
+static bool add_eight(uint64_t x, uint64_t *bytes)
+{
+    if (((x - EACH_BYTE(0x20)) | x) & EACH_BYTE(0x80)) /* not ASCII, or a control character */
+        return false;
+    const uint64_t escaped = ~(other_bytes(x, '"') & other_bytes(x, '\\')) & EACH_BYTE(0x80);
+    *bytes += 8 + ((escaped >> 7) * EACH_BYTE(0x01) >> 56); /* the sum of the bytes */
+    return true;
+}
+
+/* Whether a string needs no escape longer than two, as most do; then *bytes are added. */
+static bool add_short(const char *text, size_t n, uint64_t *bytes)
+{
+    uint64_t x, sum = 0;
+    size_t i = 0;
+    for (; n - i >= sizeof x; i += sizeof x) {
+        memcpy(&x, text + i, sizeof x);
+        if (!add_eight(x, &sum))
+            return false;
+    }
+    x = EACH_BYTE('a'); /* which fills up the last eight */
+    memcpy(&x, text + i, n - i);
+    if (!add_eight(x, &sum))
+        return false;
+    *bytes += sum - (sizeof x - (n - i));
+    return true;
+}
+
 uint64_t qp_json_string_bytes(const char *text, size_t n)
 {
     uint64_t bytes = 2;
+    if (add_short(text, n, &bytes))
+        return bytes;
     while (n > 0) {
         size_t run = raw_run(text, n);
         bytes += run;

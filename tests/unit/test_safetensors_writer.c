@@ -185,6 +185,8 @@ static void the_length_is_known_before_the_text(void **state)
                                         "eight888",
                                         "a longer plain name",
                                         "quote\" and \\",
+                                        "\"\"\"\"\\\\\\\\ \"!#[]^ \\\x7f\"",
+                                        "plain at first, then \x1f\"",
                                         "\x01\x1f\x7f",
                                         "\xc3\xa9t\xc3\xa9",
                                         "\xff is not UTF-8 \xc3",
