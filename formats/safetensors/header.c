@@ -353,7 +353,7 @@ static enum qplan_status read_members(struct parser *p)
 static enum qplan_status sort_metadata(struct qp_st *st, struct qplan_error *err)
 {
     size_t n = st->n_metadata;
-    if (n == 0)
+    if (qp_st_ascending(st->metadata, n, sizeof *st->metadata, qp_st_pair_name))
         return QPLAN_OK;
     struct qp_st_pair *pairs = qp_st_sort(st->metadata, n, sizeof *pairs, qp_st_pair_name);
     if (!pairs)

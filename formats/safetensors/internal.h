@@ -60,6 +60,9 @@ typedef struct qp_st_name (*qp_st_name_fn)(const void *record);
 struct qp_st_name qp_st_entry_name(const void *entry);
 struct qp_st_name qp_st_pair_name(const void *pair);
 
+/* Whether the names of n records of size bytes ascend: then no two are the same. */
+bool qp_st_ascending(const void *records, size_t n, size_t size, qp_st_name_fn name_of);
+
 /*
  * Sorts n records of size bytes by name; equal names keep their order. As with realloc, the result
  * takes the place of the block; NULL means that memory was refused and the block is as it was.

@@ -261,7 +261,7 @@ static enum qplan_status prove_cover(const struct qp_st *st, struct qplan_error 
 static enum qplan_status sort_names(struct qp_st *st, struct qplan_error *err)
 {
     size_t n = st->n_entries;
-    if (n == 0)
+    if (qp_st_ascending(st->entries, n, sizeof *st->entries, qp_st_entry_name))
         return QPLAN_OK;
     struct qplan_entry *entries = qp_st_sort(st->entries, n, sizeof *entries, qp_st_entry_name);
     if (!entries)

@@ -59,20 +59,21 @@ static void sort_items(struct item *items, size_t n)
     qsort(items, n, sizeof *items, compare_items);
 }
 
-static bool in_order(const char *records, size_t n, size_t size, qp_st_name_fn name_of)
+bool qp_st_ascending(const void *records, size_t n, size_t size, qp_st_name_fn name_of)
 {
+    const char *record = records;
+    struct qp_st_name before = n ? name_of(record) : (struct qp_st_name){"", 0};
     for (size_t i = 1; i < n; i++) {
-        const char *record = records + i * size;
-        if (qp_st_compare(name_of(record - size), name_of(record)) > 0)
+        const struct qp_st_name name = name_of(record += size);
+        if (qp_st_compare(before, name) >= 0)
             return false;
+        before = name;
     }
     return true;
 }
 
 void *qp_st_sort(void *records, size_t n, size_t size, qp_st_name_fn name_of)
 {
-    if (in_order(records, n, size, name_of))
-        return records;
     char *from = records, *sorted = qp_alloc(n, size);
     struct item *items = qp_alloc(n, sizeof *items);
     if (sorted && items) {

@@ -32,15 +32,6 @@ static int compare_names(const void *a, const void *b)
     return qp_st_compare(name_at(a), name_at(b));
 }
 
-static void sort_by_name(struct qplan_entry **entries, size_t n)
-{
-    size_t i = 1;
-    while (i < n && compare_names(&entries[i - 1], &entries[i]) <= 0)
-        i++;
-    if (i < n)
-        qsort(entries, n, sizeof *entries, compare_names);
-}
-
 #define MAX_ELEM_BITS 64
 
 /*
@@ -68,9 +59,13 @@ static bool sort_by_width(struct qplan_entry **entries, size_t n)
     return true;
 }
 
-static enum qplan_status check_unique(struct qplan_entry *const *entries, size_t n,
-                                      const char *subject, struct qplan_error *err)
+/* Names that ascend, as they mostly do, are in order and all different. */
+static enum qplan_status sort_by_name(struct qplan_entry **entries, size_t n, const char *subject,
+                                      struct qplan_error *err)
 {
+    if (qp_st_ascending(entries, n, sizeof *entries, name_at))
+        return QPLAN_OK;
+    qsort(entries, n, sizeof *entries, compare_names);
     size_t twice = qp_st_duplicate(entries, n, sizeof *entries, name_at);
     if (twice == 0)
         return QPLAN_OK;
@@ -93,8 +88,7 @@ static bool place(struct qplan_entry *entry, uint64_t begin)
 enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
                                const char *subject, struct qplan_error *err)
 {
-    sort_by_name(entries, n);
-    QP_TRY(check_unique(entries, n, subject, err));
+    QP_TRY(sort_by_name(entries, n, subject, err));
     if (!sort_by_width(entries, n))
         return qp_fail_memory(err, subject, n * sizeof *entries);
     uint64_t end = 0;
