@@ -125,24 +125,37 @@ static enum qplan_status check_collisions(const struct qplan_plan *plan, struct 
 /* ---- Metadata ----------------------------------------------------------------------------------
  */
 
+/* Whether two quantized tensors have the same record. */
+static bool same_record(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
+{
+    return a->source->storage == b->source->storage && a->calibrate == b->calibrate &&
+           qp_same_shape(a->source->shape, a->source->rank, b->source->shape, b->source->rank) &&
+           qp_scheme_equal(&a->scheme, &b->scheme);
+}
+
+static void make_record(struct qp_writer *record, const struct qp_plan_tensor *t)
+{
+    char scheme[QPLAN_SCHEME_TEXT];
+    record->n = 0;
+    qplan_scheme_format(&t->scheme, scheme);
+    qp_native_put_record(record, t->source, scheme, t->calibrate);
+}
+
 /* The value of qplan.tensors: a JSON object as text. */
 static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
                                      struct qplan_error *err)
 {
     struct qp_writer record;
-    char scheme[QPLAN_SCHEME_TEXT];
-    const struct qplan_scheme *last = NULL; /* what scheme is the text of: most are alike */
+    const struct qp_plan_tensor *last = NULL; /* whose record that is: most are alike */
     qp_writer_init(&record);
     qp_json_open(w, '{');
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const struct qp_plan_tensor *t = &plan->tensors[i];
         if (!t->quantize)
             continue;
-        if (!last || !qp_scheme_equal(last, &t->scheme))
-            qplan_scheme_format(&t->scheme, scheme);
-        last = &t->scheme;
-        record.n = 0;
-        qp_native_put_record(&record, t->source, scheme, t->calibrate);
+        if (!last || !same_record(last, t))
+            make_record(&record, t);
+        last = t;
         qp_json_key_n(w, t->source->name, t->source->name_len);
         qp_json_put_string(w, record.data, record.n);
     }

@@ -263,18 +263,30 @@ enum qplan_status qp_native_read(const struct qp_st *st, struct qp_arena *arena,
 /* ---- Files that were quantized by some tool ---------------------------------------------------
  */
 
-static bool ends_with(const struct qplan_entry *entry, const char *suffix)
+struct suffix {
+    const char *text;
+    size_t n;
+};
+
+#define SUFFIX(text)                                                                               \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+
+/* Looks at the last byte first: of most names it settles it. */
+static bool ends_with(const struct qplan_entry *entry, const struct suffix *s)
 {
-    size_t n = strlen(suffix);
-    return entry->name_len >= n && memcmp(entry->name + entry->name_len - n, suffix, n) == 0;
+    const char *end = entry->name + entry->name_len;
+    return entry->name_len >= s->n && end[-1] == s->text[s->n - 1] &&
+           memcmp(end - s->n, s->text, s->n) == 0;
 }
 
 /* Whether the tensor called like the entry, with its suffix replaced, holds codes. */
-static bool has_codes(const struct qp_st *st, const struct qplan_entry *entry, const char *suffix,
-                      const char *replacement, struct qp_writer *name)
+static bool has_codes(const struct qp_st *st, const struct qplan_entry *entry,
+                      const struct suffix *suffix, const char *replacement, struct qp_writer *name)
 {
     name->n = 0;
-    qp_put(name, entry->name, entry->name_len - strlen(suffix));
+    qp_put(name, entry->name, entry->name_len - suffix->n);
     qp_puts(name, replacement);
     const struct qplan_entry *codes = name->error ? NULL : qp_st_find(st, name->data, name->n);
     if (!codes)
@@ -287,15 +299,16 @@ static bool has_codes(const struct qp_st *st, const struct qplan_entry *entry, c
 static bool is_quantized(const struct qp_st *st, const struct qplan_entry *entry,
                          struct qp_writer *name)
 {
-    static const char *const whole[] = {".qweight", "weight_packed"};
-    static const char *const scales[] = {"_scale", ".scales", "_scale_inv", ".absmax"};
+    static const struct suffix whole[] = {SUFFIX(".qweight"), SUFFIX("weight_packed")};
+    static const struct suffix scales[] = {SUFFIX("_scale"), SUFFIX(".scales"),
+                                           SUFFIX("_scale_inv"), SUFFIX(".absmax")};
     for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
-        if (ends_with(entry, whole[k]))
+        if (ends_with(entry, &whole[k]))
             return true;
     }
     for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
-        if (ends_with(entry, scales[k]) && (has_codes(st, entry, scales[k], "", name) ||
-                                            has_codes(st, entry, scales[k], ".weight", name)))
+        if (ends_with(entry, &scales[k]) && (has_codes(st, entry, &scales[k], "", name) ||
+                                             has_codes(st, entry, &scales[k], ".weight", name)))
             return true;
     }
     return false;
