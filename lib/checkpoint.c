@@ -12,7 +12,7 @@ static enum qplan_status read_native(struct qplan_checkpoint *c, struct qplan_er
     c->is_native = qp_native_is(st);
     if (!c->is_native)
         return QPLAN_OK;
-    QP_TRY(qp_native_read(st, &c->arena, &c->native, &c->n_native, err));
+    QP_TRY(qp_native_read(st, &c->labels, &c->native, &c->n_native, err));
     c->is_sidecar = qp_alloc(st->n_entries, sizeof *c->is_sidecar);
     if (!c->is_sidecar)
         return qp_fail_memory(err, st->file.shown, st->n_entries * sizeof *c->is_sidecar);
@@ -67,7 +67,7 @@ void qplan_checkpoint_close(struct qplan_checkpoint *checkpoint)
     qp_st_close(&checkpoint->st);
     qp_free(checkpoint->native);
     qp_free(checkpoint->is_sidecar);
-    qp_arena_free(&checkpoint->arena);
+    qp_labels_free(&checkpoint->labels);
     qp_free(checkpoint);
 }
 

@@ -12,7 +12,7 @@ struct qplan_checkpoint {
     struct qp_native_tensor *native; /* the quantized tensors of a native file, in name order */
     size_t n_native;
     bool *is_sidecar; /* by entry: whether it belongs to a quantized tensor; NULL = none does */
-    struct qp_arena arena;
+    struct qp_labels labels; /* of these */
 };
 
 /* The same checks for a descriptor that stays the caller's: an output that has no name yet. */

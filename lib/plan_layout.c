@@ -38,7 +38,7 @@ static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_erro
         t->outputs = &plan->outputs[plan->n_outputs];
         t->n_outputs = 1;
         if (t->quantize)
-            t->n_outputs = qp_native_outputs(t->source, &t->scheme, plan->zero_point, &plan->arena,
+            t->n_outputs = qp_native_outputs(t->source, &t->scheme, plan->zero_point, &plan->labels,
                                              t->outputs);
         else
             *t->outputs = *t->source;

@@ -8,8 +8,6 @@
 
 #include "base/alloc.h"
 
-#include <string.h>
-
 static void describe(const struct qp_plan_tensor *planned, const struct qplan_entry *entry,
                      struct qp_native_tensor *t)
 {
@@ -17,7 +15,7 @@ static void describe(const struct qp_plan_tensor *planned, const struct qplan_en
     for (unsigned part = QP_SCALE; part < planned->n_outputs; part++)
         t->part[part] = &planned->outputs[part];
     t->scheme = planned->scheme;
-    memcpy(t->calibrate, planned->calibrate, strlen(planned->calibrate) + 1);
+    t->calibrate = planned->calibrate;
     t->source = (enum qplan_storage)planned->source->storage;
     t->shape = planned->source->shape;
     t->rank = planned->source->rank;

@@ -85,6 +85,7 @@ void qplan_plan_free(struct qplan_plan *plan)
     qp_free(plan->order);
     qp_free(plan->records);
     qp_free(plan->metadata);
+    qp_labels_free(&plan->labels);
     qp_arena_free(&plan->arena);
     qp_free(plan);
 }

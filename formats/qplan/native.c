@@ -25,17 +25,9 @@ static enum qplan_storage part_storage(const struct qplan_scheme *scheme, enum q
     return qp_dtype_storage(scheme->dtype);
 }
 
-static uint64_t *copy_shape(struct qp_arena *arena, const uint64_t *shape, unsigned rank)
-{
-    uint64_t *copy = qp_arena_alloc(arena, rank, sizeof *copy);
-    if (copy)
-        memcpy(copy, shape, rank * sizeof *copy);
-    return copy;
-}
-
 /* Name and, mostly, shape of the codes are those of the source. */
 static bool make_codes(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                       struct qp_arena *arena, struct qplan_entry *out)
+                       struct qp_labels *labels, struct qplan_entry *out)
 {
     const unsigned last = source->rank - 1u;
     const uint64_t extent = qp_code_extent(scheme, source->shape[last]);
@@ -48,36 +40,37 @@ static bool make_codes(const struct qplan_entry *source, const struct qplan_sche
     };
     if (extent == source->shape[last])
         return true;
-    uint64_t *shape = copy_shape(arena, source->shape, source->rank);
-    if (shape)
-        shape[last] = extent;
-    out->shape = shape;
-    return shape != NULL;
+    uint64_t shape[QPLAN_MAX_RANK];
+    memcpy(shape, source->shape, source->rank * sizeof *shape);
+    shape[last] = extent;
+    out->shape = qp_labels_shape(labels, shape, source->rank);
+    return out->shape != NULL;
 }
 
 static bool make_sidecar(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                         enum qp_native_part part, struct qp_arena *arena, struct qplan_entry *out)
+                         enum qp_native_part part, struct qp_labels *labels,
+                         struct qplan_entry *out)
 {
-    out->name = qp_arena_join(arena, source->name, source->name_len, suffixes[part]);
+    out->name = qp_arena_join(&labels->arena, source->name, source->name_len, suffixes[part]);
     out->name_len = source->name_len + (uint32_t)strlen(suffixes[part]);
     out->storage = (uint8_t)part_storage(scheme, part);
     return out->name != NULL;
 }
 
 unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                           enum qplan_zero_point zero_point, struct qp_arena *arena,
+                           enum qplan_zero_point zero_point, struct qp_labels *labels,
                            struct qplan_entry out[QP_NATIVE_PARTS])
 {
     uint64_t extents[QPLAN_MAX_RANK];
     unsigned rank = qp_scale_shape(scheme, source->shape, source->rank, extents);
     bool has_zero_point = zero_point == QPLAN_ZERO_POINT_ALWAYS || scheme->asymmetric;
     unsigned n = has_zero_point ? QP_NATIVE_PARTS : QP_ZERO_POINT;
-    const uint64_t *shape = copy_shape(arena, extents, rank); /* of both sidecars */
-    if (!shape || !make_codes(source, scheme, arena, &out[QP_CODES]))
+    const uint64_t *shape = qp_labels_shape(labels, extents, rank); /* of both sidecars */
+    if (!shape || !make_codes(source, scheme, labels, &out[QP_CODES]))
         return 0;
     for (unsigned part = QP_SCALE; part < n; part++) {
         out[part] = (struct qplan_entry){.rank = (uint8_t)rank, .shape = shape};
-        if (!make_sidecar(source, scheme, (enum qp_native_part)part, arena, &out[part]))
+        if (!make_sidecar(source, scheme, (enum qp_native_part)part, labels, &out[part]))
             return 0;
     }
     return n;

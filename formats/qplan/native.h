@@ -7,7 +7,6 @@
 #ifndef QP_NATIVE_H
 #define QP_NATIVE_H
 
-#include "../../lib/base/arena.h"
 #include "../../lib/base/scheme.h"
 #include "../safetensors/safetensors.h"
 
@@ -17,8 +16,6 @@
 #define QP_NATIVE_LAYOUT       "1"
 #define QP_NATIVE_NUMERICS     "1"
 
-#define QP_CALIBRATE_TEXT 32 /* room for the name of a calibrator */
-
 /* The output tensors of a quantized one, in this order. */
 enum qp_native_part { QP_CODES, QP_SCALE, QP_ZERO_POINT, QP_NATIVE_PARTS };
 
@@ -26,7 +23,7 @@ enum qp_native_part { QP_CODES, QP_SCALE, QP_ZERO_POINT, QP_NATIVE_PARTS };
 struct qp_native_tensor {
     const struct qplan_entry *part[QP_NATIVE_PARTS]; /* no zero points: NULL, all are the default */
     struct qplan_scheme scheme;
-    char calibrate[QP_CALIBRATE_TEXT];
+    const char *calibrate;
     enum qplan_storage source;
     const uint64_t *shape; /* of the source */
     uint32_t rank;
@@ -34,10 +31,10 @@ struct qp_native_tensor {
 
 /*
  * The entries of a quantized tensor, without offsets; names and shapes are those of the source or
- * made in the arena. The scheme is resolved. Returns their number, 2 or 3, or 0 when out of memory.
+ * labels. The scheme is resolved. Returns their number, 2 or 3, or 0 when out of memory.
  */
 unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                           enum qplan_zero_point zero_point, struct qp_arena *arena,
+                           enum qplan_zero_point zero_point, struct qp_labels *labels,
                            struct qplan_entry out[QP_NATIVE_PARTS]);
 
 /* Appends the name of a part. */
@@ -63,10 +60,10 @@ bool qp_native_is(const struct qp_st *st);
 
 /*
  * Finds the quantized tensors of a native file, in name order, and proves that names, types and
- * shapes are what the records say. The array is released with qp_free, what it points to lives in
- * the arena.
+ * shapes are what the records say. The array is released with qp_free, what it points to is of the
+ * file or among the labels.
  */
-enum qplan_status qp_native_read(const struct qp_st *st, struct qp_arena *arena,
+enum qplan_status qp_native_read(const struct qp_st *st, struct qp_labels *labels,
                                  struct qp_native_tensor **tensors, size_t *n,
                                  struct qplan_error *err);
 

@@ -33,8 +33,8 @@ static char *next_word(char **text)
     return word;
 }
 
-/* "4096x11007" to a shape in the arena, which stays NULL when out of memory; false if malformed. */
-static bool parse_shape(char *text, struct qp_arena *arena, struct qp_native_tensor *t)
+/* "4096x11007" to a shape, which stays NULL when out of memory; false if malformed. */
+static bool parse_shape(char *text, struct qp_labels *labels, struct qp_native_tensor *t)
 {
     uint64_t shape[QPLAN_MAX_RANK], elems;
     unsigned rank = 0;
@@ -48,18 +48,18 @@ static bool parse_shape(char *text, struct qp_arena *arena, struct qp_native_ten
     }
     if (!qp_shape_elements(shape, rank, &elems) || elems == 0)
         return false;
-    uint64_t *copy = qp_arena_alloc(arena, rank, sizeof *copy);
-    if (copy)
-        memcpy(copy, shape, rank * sizeof *copy);
-    t->shape = copy;
+    t->shape = qp_labels_shape(labels, shape, rank);
     t->rank = rank;
     return true;
 }
 
-/* The scheme of the last record: most are alike. */
+#define MAX_CALIBRATE 31 /* bytes of the name of a calibrator */
+
+/* Scheme and calibrator of the last record: most are alike. */
 struct last_scheme {
     char text[QPLAN_SCHEME_TEXT]; /* "" = none */
     struct qplan_scheme scheme;
+    const char *calibrate; /* NULL = none */
 };
 
 static bool parse_scheme(const char *text, struct last_scheme *last)
@@ -74,17 +74,26 @@ static bool parse_scheme(const char *text, struct last_scheme *last)
     return true;
 }
 
+/* The name of a calibrator, or NULL when out of memory. */
+static const char *keep_calibrate(const char *text, struct qp_labels *labels,
+                                  struct last_scheme *last)
+{
+    if (!last->calibrate || strcmp(text, last->calibrate) != 0)
+        last->calibrate = qp_arena_join(&labels->arena, text, strlen(text), "");
+    return last->calibrate;
+}
+
 /* The text of a record is taken apart in place. */
-static bool parse_record(char *text, struct qp_arena *arena, struct last_scheme *last,
+static bool parse_record(char *text, struct qp_labels *labels, struct last_scheme *last,
                          struct qp_native_tensor *t)
 {
     char *scheme = next_word(&text), *calibrate = next_word(&text);
     char *source = next_word(&text), *shape = next_word(&text);
-    if (!shape || text || strlen(calibrate) >= sizeof t->calibrate)
+    if (!shape || text || strlen(calibrate) > MAX_CALIBRATE)
         return false;
-    memcpy(t->calibrate, calibrate, strlen(calibrate) + 1);
+    t->calibrate = keep_calibrate(calibrate, labels, last);
     return parse_scheme(scheme, last) && qp_storage_find(source, strlen(source), &t->source) &&
-           qp_storage_row(t->source)->is_source && parse_shape(shape, arena, t) &&
+           qp_storage_row(t->source)->is_source && parse_shape(shape, labels, t) &&
            qp_scheme_resolve(&last->scheme, t->rank, &t->scheme) &&
            (t->scheme.granularity != QPLAN_PER_BLOCK || t->rank >= 2);
 }
@@ -118,8 +127,8 @@ static enum qplan_status find_part(const struct qp_st *st, const struct qplan_en
 
 struct reader {
     const struct qp_st *st;
-    struct qp_arena *arena;
-    struct qp_arena scratch; /* for one record */
+    struct qp_labels *labels;
+    struct qp_labels scratch; /* for one record */
     struct last_scheme last;
     struct qp_native_tensor *tensors;
     size_t n, cap;
@@ -136,7 +145,7 @@ static enum qplan_status find_parts(struct reader *r, const char *name, size_t n
                                        .shape = t->shape,
                                        .rank = (uint8_t)t->rank};
     struct qplan_entry wanted[QP_NATIVE_PARTS];
-    qp_arena_clear(&r->scratch);
+    qp_labels_clear(&r->scratch);
     if (qp_native_outputs(&source, &t->scheme, QPLAN_ZERO_POINT_ALWAYS, &r->scratch, wanted) == 0)
         return qp_fail_memory(err, r->st->file.shown, n_name);
     for (unsigned part = 0; part < QP_NATIVE_PARTS; part++) {
@@ -172,10 +181,10 @@ static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token
     }
     struct qp_native_tensor *t = &r->tensors[r->n];
     *t = (struct qp_native_tensor){0};
-    if (value->type != QP_JSON_STRING || !parse_record(value->text, r->arena, &r->last, t))
+    if (value->type != QP_JSON_STRING || !parse_record(value->text, r->labels, &r->last, t))
         return bad_records(r, err, "not a record \"SCHEME CALIBRATOR DTYPE SHAPE\"", key->text,
                            key->n);
-    if (!t->shape)
+    if (!t->shape || !t->calibrate)
         return qp_fail_memory(err, r->st->file.shown, t->rank * sizeof *t->shape);
     QP_TRY(find_parts(r, key->text, key->n, t, err));
     r->n++;
@@ -234,7 +243,7 @@ static enum qplan_status check_versions(const struct qp_st *st, struct qplan_err
     return QPLAN_OK;
 }
 
-enum qplan_status qp_native_read(const struct qp_st *st, struct qp_arena *arena,
+enum qplan_status qp_native_read(const struct qp_st *st, struct qp_labels *labels,
                                  struct qp_native_tensor **tensors, size_t *n,
                                  struct qplan_error *err)
 {
@@ -242,7 +251,7 @@ enum qplan_status qp_native_read(const struct qp_st *st, struct qp_arena *arena,
     *n = 0;
     QP_TRY(check_versions(st, err));
     const struct qp_st_pair *records = qp_st_metadata(st, QP_NATIVE_TENSORS_KEY);
-    struct reader r = {.st = st, .arena = arena};
+    struct reader r = {.st = st, .labels = labels};
     char *text = qp_strndup(records->value, records->value_len);
     if (!text)
         return qp_fail_memory(err, st->file.shown, records->value_len);
@@ -250,7 +259,7 @@ enum qplan_status qp_native_read(const struct qp_st *st, struct qp_arena *arena,
     if (status == QPLAN_OK)
         status = sort_records(&r, err);
     qp_free(text);
-    qp_arena_free(&r.scratch);
+    qp_labels_free(&r.scratch);
     if (status != QPLAN_OK) {
         qp_free(r.tensors);
         return status;

@@ -28,8 +28,6 @@ struct parser {
     struct qplan_error *err;
     struct qplan_entry entry; /* the tensor that is being read */
     struct qp_st_fields fields;
-    const uint64_t *last_shape; /* of the tensor before, of last_rank extents */
-    unsigned last_rank;
     size_t cap_entries, cap_metadata;
     uint64_t metadata_at; /* where __metadata__ began, or 0 */
     char subject[512];
@@ -249,33 +247,20 @@ static enum qplan_status read_value(struct parser *p)
     return read_fields(p);
 }
 
-/* Gives the entry its shape: that of the tensor before, if it is the same. */
-static enum qplan_status keep_shape(struct parser *p)
-{
-    const struct qp_st_fields *f = &p->fields;
-    if (!qp_same_shape(f->shape, f->rank, p->last_shape, p->last_rank)) {
-        uint64_t *shape = qp_arena_alloc(&p->st->shapes, f->rank, sizeof *shape);
-        if (!shape)
-            return qp_fail_memory(p->err, p->st->file.shown, f->rank * sizeof *shape);
-        memcpy(shape, f->shape, f->rank * sizeof *shape);
-        p->last_shape = shape;
-        p->last_rank = f->rank;
-    }
-    p->entry.shape = p->last_shape;
-    p->entry.rank = (uint8_t)f->rank;
-    return QPLAN_OK;
-}
-
 static enum qplan_status read_tensor(struct parser *p, const struct qp_json_token *key)
 {
     struct qp_st *st = p->st;
     p->entry = (struct qplan_entry){.name = key->text, .name_len = (uint32_t)key->n};
     QP_TRY(check_name(p, key));
     QP_TRY(read_value(p));
-    QP_TRY(keep_shape(p));
-    p->entry.storage = (uint8_t)p->fields.storage;
-    p->entry.begin = p->fields.range[0];
-    p->entry.end = p->fields.range[1];
+    const struct qp_st_fields *f = &p->fields;
+    p->entry.storage = (uint8_t)f->storage;
+    p->entry.rank = (uint8_t)f->rank;
+    p->entry.shape = qp_labels_shape(&st->labels, f->shape, f->rank);
+    p->entry.begin = f->range[0];
+    p->entry.end = f->range[1];
+    if (!p->entry.shape)
+        return qp_fail_memory(p->err, st->file.shown, f->rank * sizeof *f->shape);
     struct qplan_entry *entries =
         grow(p, st->entries, &p->cap_entries, st->n_entries, 1, sizeof *entries);
     if (!entries)

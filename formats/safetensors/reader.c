@@ -155,7 +155,7 @@ enum qplan_status qp_st_parse(struct qp_st *st, const char *json, size_t n, uint
 void qp_st_close(struct qp_st *st)
 {
     qp_free(st->header);
-    qp_arena_free(&st->shapes);
+    qp_labels_free(&st->labels);
     qp_free(st->entries);
     qp_free(st->metadata);
     qp_file_close(&st->file);

@@ -21,13 +21,27 @@ struct qp_st_pair {
     uint32_t key_len, value_len;
 };
 
+/* Names and shapes of tensors that live and die together. */
+struct qp_labels {
+    struct qp_arena arena;
+    const uint64_t *shape; /* the last one, of rank extents; NULL = none */
+    unsigned rank;
+};
+
+/* A copy of a shape, which tensors that follow each other may share; NULL when refused. */
+const uint64_t *qp_labels_shape(struct qp_labels *labels, const uint64_t *shape, unsigned rank);
+
+/* Forgets everything, as qp_arena_clear and qp_arena_free do. */
+void qp_labels_clear(struct qp_labels *labels);
+void qp_labels_free(struct qp_labels *labels);
+
 /* An open file. The strings point into the header, which is decoded in place. */
 struct qp_st {
     struct qp_file file;
     uint64_t header_bytes; /* 8 + N: where the data section begins */
     uint64_t data_bytes;
     char *header;
-    struct qp_arena shapes;      /* tensors of one shape, one behind the other, share it */
+    struct qp_labels labels;     /* the shapes */
     struct qplan_entry *entries; /* in byte-wise order of names */
     size_t n_entries;
     struct qp_st_pair *metadata; /* in byte-wise order of keys */
