@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/pool.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* ---- The header ----------------------------------------------------------------------------- */
 
@@ -67,42 +67,6 @@ static enum qplan_status check_header(const struct header *h, const struct qp_fi
 
 /* ---- What was written ------------------------------------------------------------------------ */
 
-/* As the plan says that it is; *differs if its size or the bytes of its header are not the plan's.
- */
-static enum qplan_status open_known(struct qplan_checkpoint **written, const struct header *header,
-                                    const char *path, bool *differs, struct qplan_error *err)
-{
-    QP_TRY(qp_plan_written(written, header->plan, header->out->fd, path, err));
-    const struct qp_file *file = &(*written)->st.file;
-    enum qplan_status status = QPLAN_OK;
-    *differs = file->size != qplan_plan_output_bytes(header->plan);
-    if (!*differs)
-        status = check_header(header, file, differs, err);
-    if (*differs || status != QPLAN_OK)
-        qplan_checkpoint_close(*written);
-    return *differs ? QPLAN_OK : status;
-}
-
-/*
- * Opens what was written. The reader parses and proves it where the data is to be proven too. Else
- * that would tell nothing new, unless it differs from the plan: then the reader says why.
- */
-static enum qplan_status open_written(struct qplan_checkpoint **written,
-                                      const struct header *header, const char *path, bool measured,
-                                      struct qplan_error *err)
-{
-    bool differs = true;
-    if (!measured)
-        QP_TRY(open_known(written, header, path, &differs, err));
-    if (!differs)
-        return QPLAN_OK;
-    QP_TRY(qp_checkpoint_open_fd(written, header->out->fd, path, err));
-    enum qplan_status status = check_header(header, &(*written)->st.file, &differs, err);
-    if (status != QPLAN_OK)
-        qplan_checkpoint_close(*written);
-    return status;
-}
-
 static bool needs_source(const struct qplan_quantize_options *options)
 {
     bool measured = options->verify;
@@ -111,31 +75,119 @@ static bool needs_source(const struct qplan_quantize_options *options)
     return measured;
 }
 
-/* Reads back what was written and reports on it; the report owns what it borrows from. */
+/* What came of a step. */
+struct outcome {
+    enum qplan_status status;
+    struct qplan_error err;
+};
+
+/* The file that was written, and the two steps that read it. */
+struct check {
+    const struct header *header;
+    const struct qplan_quantize_options *options;
+    const struct qplan_run *run;
+    struct qplan_checkpoint *written;
+    struct qplan_report *report;
+    bool differs; /* the header, from the one written */
+    struct outcome of_header, of_report;
+};
+
+static void check_step(void *ctx)
+{
+    struct check *c = ctx;
+    c->of_header.status =
+        check_header(c->header, &c->written->st.file, &c->differs, &c->of_header.err);
+}
+
+static void report_step(void *ctx)
+{
+    struct check *c = ctx;
+    const bool measured = needs_source(c->options);
+    const struct qp_report_request request = {
+        .command = "quantize",
+        .path = c->options->out_path,
+        .file = c->written,
+        .source = measured ? c->header->plan->checkpoint : NULL,
+        .plan = c->header->plan,
+        .prove = c->options->verify,
+    };
+    /* What a device wrote is proven by the CPU, whatever the device can do. */
+    struct qplan_run on_cpu = c->run ? *c->run : (struct qplan_run){.threads = 0};
+    on_cpu.device = NULL;
+    c->of_report.status = qp_report_judge(&c->report, &request, c->options->gates,
+                                          c->options->n_gates, &on_cpu, &c->of_report.err);
+}
+
+static enum qplan_status outcome_of(const struct outcome *outcome, struct qplan_error *err)
+{
+    if (outcome->status != QPLAN_OK && err)
+        *err = outcome->err;
+    return outcome->status;
+}
+
+/*
+ * Reports on the file as the plan says that it is, and sees beside that whether it is so: *differs
+ * if its size or the bytes of its header are not the plan's. Then there is no report.
+ */
+static enum qplan_status report_known(struct check *c, bool *differs, struct qplan_error *err)
+{
+    static const qp_step_fn steps[] = {check_step, report_step};
+    const struct qplan_plan *plan = c->header->plan;
+    QP_TRY(qp_plan_written(&c->written, plan, c->header->out->fd, c->options->out_path, err));
+    *differs = c->written->st.file.size != qplan_plan_output_bytes(plan);
+    if (*differs)
+        return QPLAN_OK;
+    qp_steps_run(c->run ? c->run->threads : 0, steps, 2, c);
+    *differs = c->differs;
+    if (*differs)
+        return QPLAN_OK;
+    QP_TRY(outcome_of(&c->of_header, err));
+    return outcome_of(&c->of_report, err);
+}
+
+/* The same of the file as the reader parses and proves it. */
+static enum qplan_status report_read(struct check *c, struct qplan_error *err)
+{
+    const struct header *h = c->header;
+    QP_TRY(qp_checkpoint_open_fd(&c->written, h->out->fd, c->options->out_path, err));
+    QP_TRY(check_header(h, &c->written->st.file, &c->differs, err));
+    report_step(c);
+    return outcome_of(&c->of_report, err);
+}
+
+/* Forgets report and file. */
+static void drop(struct check *c)
+{
+    qplan_report_free(c->report);
+    qplan_checkpoint_close(c->written);
+    c->report = NULL;
+    c->written = NULL;
+}
+
+/*
+ * Reads back what was written and reports on it; the report owns what it borrows from. The reader
+ * parses and proves it where the data is to be proven too. Else that would tell nothing new, unless
+ * it differs from the plan: then the reader says why.
+ */
 static enum qplan_status check_written(struct qplan_report **report, const struct header *header,
                                        const struct qplan_quantize_options *options,
                                        const struct qplan_run *run, struct qplan_error *err)
 {
-    const bool measured = needs_source(options);
-    struct qplan_checkpoint *written;
-    QP_TRY(open_written(&written, header, options->out_path, measured, err));
-    const struct qp_report_request request = {
-        .command = "quantize",
-        .path = options->out_path,
-        .file = written,
-        .source = measured ? header->plan->checkpoint : NULL,
-        .plan = header->plan,
-        .prove = options->verify,
-    };
-    /* What a device wrote is proven by the CPU, whatever the device can do. */
-    struct qplan_run on_cpu = run ? *run : (struct qplan_run){.threads = 0};
-    on_cpu.device = NULL;
-    enum qplan_status status =
-        qp_report_judge(report, &request, options->gates, options->n_gates, &on_cpu, err);
-    if (*report)
-        (*report)->owned = written;
-    else
-        qplan_checkpoint_close(written);
+    struct check c = {.header = header, .options = options, .run = run};
+    bool unknown = needs_source(options);
+    enum qplan_status status = QPLAN_OK;
+    if (!unknown)
+        status = report_known(&c, &unknown, err);
+    if (status == QPLAN_OK && unknown) {
+        drop(&c);
+        status = report_read(&c, err);
+    }
+    if (c.report && (status == QPLAN_OK || status == QPLAN_ERR_PROOF)) {
+        c.report->owned = c.written;
+        *report = c.report;
+    } else {
+        drop(&c);
+    }
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,30 @@ unsigned qp_team_run(unsigned n, qp_worker_fn work, void *ctx)
         (void)pthread_join(others[i].thread, NULL);
     qp_free(others);
     return started + 1;
+}
+
+struct steps {
+    const qp_step_fn *list;
+    unsigned n;
+    atomic_uint next; /* to claim */
+    void *ctx;
+};
+
+static void do_steps(void *ctx, unsigned worker)
+{
+    struct steps *steps = ctx;
+    unsigned i;
+    (void)worker;
+    while ((i = atomic_fetch_add(&steps->next, 1)) < steps->n)
+        steps->list[i](steps->ctx);
+}
+
+void qp_steps_run(unsigned threads, const qp_step_fn *steps, unsigned n, void *ctx)
+{
+    struct steps all = {.list = steps, .n = n, .ctx = ctx};
+    const unsigned most = threads ? threads : qp_cpu_count();
+    atomic_init(&all.next, 0);
+    (void)qp_team_run(most < n ? most : n, do_steps, &all);
 }
 
 /* The CPUs that a cgroup quota of "MAX PERIOD" microseconds amounts to, rounded up; 0 = no limit.

@@ -235,6 +235,52 @@ static void every_worker_runs_once_in_the_default_mode(void **state)
     }
 }
 
+/* Marks of steps, in the order in which they were done. */
+struct marks {
+    pthread_mutex_t lock;
+    char text[8];
+    size_t n;
+};
+
+static void mark(struct marks *marks, char c)
+{
+    (void)pthread_mutex_lock(&marks->lock);
+    marks->text[marks->n++] = c;
+    (void)pthread_mutex_unlock(&marks->lock);
+}
+
+static void step_a(void *ctx)
+{
+    mark(ctx, 'a');
+}
+
+static void step_b(void *ctx)
+{
+    mark(ctx, 'b');
+}
+
+static void step_c(void *ctx)
+{
+    mark(ctx, 'c');
+}
+
+static void every_step_is_done_once(void **state)
+{
+    (void)state;
+    static const qp_step_fn steps[] = {step_a, step_b, step_c};
+    for (unsigned threads = 0; threads <= 5; threads++) {
+        for (unsigned n = 0; n <= COUNT(steps); n++) {
+            struct marks marks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+            qp_steps_run(threads, steps, n, &marks);
+            assert_int_equal(marks.n, n);
+            for (unsigned i = 0; i < n; i++)
+                assert_non_null(strchr(marks.text, 'a' + (int)i));
+            if (threads == 1)
+                assert_memory_equal(marks.text, "abc", n);
+        }
+    }
+}
+
 static void cpus_are_those_of_the_affinity_mask(void **state)
 {
     cpu_set_t before, one;
@@ -315,6 +361,7 @@ int main(void)
         cmocka_unit_test(the_callers_mode_changes_no_decoded_byte),
         cmocka_unit_test(the_callers_mode_changes_no_report),
         cmocka_unit_test(every_worker_runs_once_in_the_default_mode),
+        cmocka_unit_test(every_step_is_done_once),
         cmocka_unit_test(cpus_are_those_of_the_affinity_mask),
         cmocka_unit_test(progress_ends_at_the_bytes_of_the_source),
         cmocka_unit_test(a_cancelled_job_leaves_nothing),
