@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/json.h"
+#include "base/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -228,11 +229,57 @@ static enum qplan_status make_order(struct qplan_plan *plan, struct qplan_error 
                         plan->checkpoint->st.file.shown, err);
 }
 
+/* The two halves of a layout, which do not depend on each other. */
+struct halves {
+    struct qplan_plan *plan;
+    struct half {
+        enum qplan_status status;
+        struct qplan_error err;
+    } metadata, tensors;
+};
+
+static enum qplan_status lay_out_metadata(struct qplan_plan *plan, struct qplan_error *err)
+{
+    QP_TRY(check_collisions(plan, err));
+    return make_metadata(plan, err);
+}
+
+static enum qplan_status lay_out_tensors(struct qplan_plan *plan, struct qplan_error *err)
+{
+    QP_TRY(make_outputs(plan, err));
+    return make_order(plan, err);
+}
+
+static void metadata_step(void *ctx)
+{
+    struct halves *h = ctx;
+    h->metadata.status = lay_out_metadata(h->plan, &h->metadata.err);
+}
+
+static void tensors_step(void *ctx)
+{
+    struct halves *h = ctx;
+    h->tensors.status = lay_out_tensors(h->plan, &h->tensors.err);
+}
+
+/* With fewer tensors a second thread costs more than it saves. */
+#define MANY_TENSORS 4096
+
+/* A fault of a name explains one of the tensors: so it comes first. */
 static enum qplan_status lay_out(struct qplan_plan *plan, struct qplan_error *err)
 {
+    static const qp_step_fn steps[] = {metadata_step, tensors_step};
+    struct halves h = {.plan = plan};
+    qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : 0, steps, 2, &h);
+    const struct half *bad = h.metadata.status != QPLAN_OK ? &h.metadata : &h.tensors;
+    if (bad->status != QPLAN_OK && err)
+        *err = bad->err;
+    return bad->status;
+}
+
+static enum qplan_status measure_header(struct qplan_plan *plan, struct qplan_error *err)
+{
     char shown[512];
-    QP_TRY(make_order(plan, err));
-    QP_TRY(make_metadata(plan, err));
     (void)qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name));
     QP_TRY(qp_st_measure_header(&plan->header, shown, err));
     plan->header_bytes = plan->header.n_bytes;
@@ -257,9 +304,8 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
 
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
-    QP_TRY(make_outputs(plan, err));
-    QP_TRY(check_collisions(plan, err));
     QP_TRY(lay_out(plan, err));
+    QP_TRY(measure_header(plan, err));
     return add_warnings(plan, err);
 }
 

@@ -401,6 +401,64 @@ static void a_writer_that_fails_is_reported(void **state)
     free_plan(&p);
 }
 
+/* ---- Many tensors ---------------------------------------------------------------------------- */
+
+#define N_MANY 5000 /* enough to be laid out by two threads */
+
+/* N_MANY tensors of 2 x 2 floats, and one more if it has a name. */
+static const char *write_many(const char *extra)
+{
+    const char *path = in_folder(&folder, "many.safetensors");
+    struct tensor *tensors = calloc(N_MANY + 1, sizeof *tensors);
+    char(*names)[8] = calloc(N_MANY, sizeof *names);
+    assert_true(tensors && names);
+    for (size_t i = 0; i < N_MANY; i++) {
+        (void)snprintf(names[i], sizeof names[i], "w%04zu", i);
+        tensors[i] = (struct tensor){names[i], "F32", 2, {2, 2}, NULL, 16};
+    }
+    if (extra)
+        tensors[N_MANY] = (struct tensor){extra, "F32", 1, {1}, NULL, 4};
+    write_checkpoint(path, NULL, tensors, N_MANY + (extra != NULL));
+    free(names);
+    free(tensors);
+    return path;
+}
+
+static void assert_begin(const cJSON *output, size_t begin)
+{
+    assert_int_equal(cJSON_GetObjectItem(output, "begin")->valuedouble, begin);
+}
+
+/* Scales of 8 bytes each come first, then 4 bytes of codes and 2 of zero points by turns. */
+static void many_tensors_lie_where_few_would(void **state)
+{
+    (void)state;
+    const struct qplan_plan_options options = {.scheme = scheme_of("int8")};
+    struct planned p = make_plan(write_many(NULL), &options);
+    const cJSON *t;
+    size_t i = 0;
+    cJSON_ArrayForEach(t, cJSON_GetObjectItem(p.json, "tensors"))
+    {
+        const cJSON *outputs = cJSON_GetObjectItem(t, "outputs");
+        assert_begin(cJSON_GetArrayItem(outputs, 0), (size_t)N_MANY * 8 + i * 6);
+        assert_begin(cJSON_GetArrayItem(outputs, 1), i * 8);
+        assert_begin(cJSON_GetArrayItem(outputs, 2), (size_t)N_MANY * 8 + i * 6 + 4);
+        i++;
+    }
+    assert_int_equal(i, N_MANY);
+    free_plan(&p);
+}
+
+static void a_collision_among_many_is_found(void **state)
+{
+    (void)state;
+    const struct qplan_plan_options options = {.scheme = scheme_of("int8")};
+    struct planned p = make_plan(write_many("w4999_scale"), &options);
+    assert_int_equal(p.status, QPLAN_ERR_INVALID);
+    assert_non_null(strstr(p.err.message, "name collision: 'w4999_scale', a sidecar of 'w4999'"));
+    free_plan(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +477,8 @@ int main(void)
         cmocka_unit_test(zero_points_may_be_left_out_of_symmetric_tensors),
         cmocka_unit_test(the_table_has_patterns_and_the_exact_size),
         cmocka_unit_test(a_writer_that_fails_is_reported),
+        cmocka_unit_test(many_tensors_lie_where_few_would),
+        cmocka_unit_test(a_collision_among_many_is_found),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
