@@ -109,8 +109,6 @@ bool qp_is_sidecar(const struct qplan_checkpoint *checkpoint, const struct qplan
 static struct qp_logical plain_tensor(const struct qplan_entry *entry)
 {
     return (struct qp_logical){
-        .name = entry->name,
-        .name_len = entry->name_len,
         .entry = entry,
         .source = (enum qplan_storage)entry->storage,
         .shape = entry->shape,

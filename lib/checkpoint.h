@@ -24,13 +24,11 @@ enum qplan_status qp_checkpoint_open_fd(struct qplan_checkpoint **out, int fd, c
  * show up.
  */
 struct qp_logical {
-    const char *name;
-    uint32_t name_len;
     const struct qp_native_tensor *native; /* NULL = plain */
-    const struct qplan_entry *entry;       /* the plain tensor, or the codes */
-    enum qplan_storage source;             /* dtype and shape before quantization */
-    const uint64_t *shape;
+    const struct qplan_entry *entry;       /* the plain tensor, or the codes; both have the name */
+    const uint64_t *shape;                 /* shape and dtype before quantization */
     unsigned rank;
+    enum qplan_storage source;
 };
 
 /* Whether an entry is the scale or the zero points of a quantized tensor. */

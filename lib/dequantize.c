@@ -212,8 +212,8 @@ static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dt
         bool converts = t.native && dtype;
         item->tensor = t;
         item->output = (struct qplan_entry){
-            .name = t.name,
-            .name_len = t.name_len,
+            .name = t.entry->name,
+            .name_len = t.entry->name_len,
             .shape = t.shape,
             .rank = (uint8_t)t.rank,
             .storage = (uint8_t)(converts ? qp_dtype_storage(*dtype) : t.source),
@@ -331,7 +331,7 @@ static enum qplan_status take_device(struct engine *e, const struct qplan_run *r
         const uint64_t size = qp_float_bytes(row.as);
         qp_need_add(&need, &row,
                     codes->end - codes->begin + qp_entry_elements(&item->output) * size,
-                    item->tensor.name, item->tensor.name_len);
+                    item->tensor.entry->name, item->tensor.entry->name_len);
     }
     if (run)
         QP_TRY(qp_device_take(run->device, &need, run->threads, err));

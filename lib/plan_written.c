@@ -11,14 +11,16 @@
 static void describe(const struct qp_plan_tensor *planned, const struct qplan_entry *entry,
                      struct qp_native_tensor *t)
 {
-    t->part[QP_CODES] = entry;
-    for (unsigned part = QP_SCALE; part < planned->n_outputs; part++)
-        t->part[part] = &planned->outputs[part];
-    t->scheme = planned->scheme;
-    t->calibrate = planned->calibrate;
-    t->source = (enum qplan_storage)planned->source->storage;
-    t->shape = planned->source->shape;
-    t->rank = planned->source->rank;
+    const bool has_zeros = planned->n_outputs > QP_ZERO_POINT;
+    *t = (struct qp_native_tensor){
+        .part = {entry, &planned->outputs[QP_SCALE],
+                 has_zeros ? &planned->outputs[QP_ZERO_POINT] : NULL},
+        .scheme = planned->scheme,
+        .calibrate = planned->calibrate,
+        .source = (enum qplan_storage)planned->source->storage,
+        .shape = planned->source->shape,
+        .rank = planned->source->rank,
+    };
 }
 
 static enum qplan_status fill(struct qplan_checkpoint *c, const struct qplan_plan *plan,

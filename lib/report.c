@@ -100,7 +100,7 @@ struct builder {
 static bool is_included(const struct qp_report_request *request, const struct qp_logical *t)
 {
     for (size_t i = 0; i < request->n_include; i++) {
-        if (qp_glob_match(request->include[i], t->name, t->name_len))
+        if (qp_glob_match(request->include[i], t->entry->name, t->entry->name_len))
             return true;
     }
     return request->n_include == 0;
@@ -116,7 +116,7 @@ static enum qplan_status check_includes(const struct builder *b)
         bool used = false;
         QP_TRY(qp_glob_check(q->include[i], b->err));
         while (!used && qp_logical_next(q->file, &cursor, &t))
-            used = qp_glob_match(q->include[i], t.name, t.name_len);
+            used = qp_glob_match(q->include[i], t.entry->name, t.entry->name_len);
         if (!used)
             return qp_fail(b->err, QPLAN_ERR_INVALID, q->file->st.file.shown,
                            "--include %s matches no tensor",
@@ -136,10 +136,10 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
 {
     const struct qplan_plan *plan = b->request->plan;
     row->restored = b->request->restored && b->request->restored[row - b->report->rows];
-    row->action = row->restored ? "dequantize" : row->tensor.native ? "quantize" : "keep";
     if (plan) {
         const struct qp_st *st = &plan->checkpoint->st;
-        b->near = qp_st_find_near(st, b->near, row->tensor.name, row->tensor.name_len);
+        const struct qplan_entry *entry = row->tensor.entry;
+        b->near = qp_st_find_near(st, b->near, entry->name, entry->name_len);
         const struct qp_plan_tensor *planned = &plan->tensors[b->near - st->entries];
         row->rule = planned->rule;
         row->reason = planned->reason;
@@ -218,7 +218,8 @@ static enum qplan_status pair_rows(struct builder *b, size_t *n_pairs)
     for (size_t i = 0; i < b->report->n_rows; i++) {
         struct qp_row *row = &b->report->rows[i];
         const struct qp_logical *t = &row->tensor;
-        const struct qplan_entry *entry = qp_st_find_near(source, near, t->name, t->name_len);
+        const struct qplan_entry *entry =
+            qp_st_find_near(source, near, t->entry->name, t->entry->name_len);
         near = entry ? entry : near;
         row->proven = entry && fits_source(t, entry);
         if (!entry)

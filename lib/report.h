@@ -12,7 +12,6 @@
 /* One logical tensor. */
 struct qp_row {
     struct qp_logical tensor;
-    const char *action; /* "quantize", "keep", "dequantize" */
     const char *reason, *rule;
     struct qp_param_facts *facts; /* quantized only */
     struct qp_measure *measure;   /* quantized, and measured */

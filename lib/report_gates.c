@@ -159,8 +159,9 @@ static enum qplan_status find_worst(const struct qplan_report *report, struct qp
     bool matched = false;
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_row *row = &report->rows[i];
-        if (!row->facts || (gate->scope == QP_SCOPE_GLOB &&
-                            !qp_glob_match(gate->glob, row->tensor.name, row->tensor.name_len)))
+        if (!row->facts ||
+            (gate->scope == QP_SCOPE_GLOB &&
+             !qp_glob_match(gate->glob, row->tensor.entry->name, row->tensor.entry->name_len)))
             continue;
         matched = true;
         struct qplan_maybe value = row_value(row, gate->metric);
@@ -200,7 +201,7 @@ static enum qplan_status describe_failure(struct qplan_report *report, struct qp
     char quoted[QP_QUOTED];
     qp_writer_init(&w);
     if (r->row) {
-        qp_quote(quoted, r->row->tensor.name, r->row->tensor.name_len);
+        qp_quote(quoted, r->row->tensor.entry->name, r->row->tensor.entry->name_len);
         size_t n = strlen(quoted); /* without the quotes */
         qp_put(&w, quoted + 1, n > 2 ? n - 2 : 0);
     } else {

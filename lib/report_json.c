@@ -164,8 +164,8 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
         qplan_scheme_format(&t->native->scheme, scheme);
     qp_json_open(w, '{');
     qp_json_key(w, "name");
-    qp_json_put_string(w, t->name, t->name_len);
-    put_text(w, "action", row->action);
+    qp_json_put_string(w, t->entry->name, t->entry->name_len);
+    put_text(w, "action", row->restored ? "dequantize" : t->native ? "quantize" : "keep");
     put_text(w, "reason", row->reason);
     put_text(w, "rule", row->rule);
     put_text(w, "scheme", t->native ? scheme : NULL);
@@ -227,7 +227,7 @@ static void put_gates(struct qp_writer *w, const struct qplan_report *report)
         put_text(w, "expr", r->gate->text);
         qp_json_key(w, "tensor");
         if (r->row)
-            qp_json_put_string(w, r->row->tensor.name, r->row->tensor.name_len);
+            qp_json_put_string(w, r->row->tensor.entry->name, r->row->tensor.entry->name_len);
         else
             qp_json_put_null(w);
         put_number(w, "value", r->value, qp_metric_row(r->gate->metric)->integer);

@@ -46,7 +46,7 @@ static void put_bytes(struct qp_writer *w, uint64_t n_bytes)
 static void put_name(struct qp_writer *w, const struct qp_logical *t)
 {
     char quoted[QP_QUOTED];
-    qp_quote(quoted, t->name, t->name_len);
+    qp_quote(quoted, t->entry->name, t->entry->name_len);
     size_t n = strlen(quoted);
     if (n > 2)
         qp_put(w, quoted + 1, n - 2);
@@ -60,8 +60,8 @@ static void put_name(struct qp_writer *w, const struct qp_logical *t)
 static const char *row_name(const void *ctx, size_t i, size_t *n)
 {
     const struct qplan_report *report = ctx;
-    *n = report->rows[i].tensor.name_len;
-    return report->rows[i].tensor.name;
+    *n = report->rows[i].tensor.entry->name_len;
+    return report->rows[i].tensor.entry->name;
 }
 
 static bool rows_alike(const void *ctx, size_t a, size_t b)

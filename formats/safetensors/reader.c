@@ -189,11 +189,18 @@ const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, s
                 (struct qp_st_name){name, n});
 }
 
+static bool is_named(const struct qplan_entry *entry, const char *name, size_t n)
+{
+    return entry->name_len == n && memcmp(entry->name, name, n) == 0;
+}
+
 const struct qplan_entry *qp_st_find_near(const struct qp_st *st, const struct qplan_entry *near,
                                           const char *name, size_t n)
 {
     const struct qp_st_name wanted = {name, n};
     size_t low = near ? (size_t)(near - st->entries) : 0, step = 1;
+    if (near && low + 1 < st->n_entries && is_named(near + 1, name, n)) /* mostly so */
+        return near + 1;
     if (near && qp_st_compare(wanted, qp_st_entry_name(near)) < 0)
         return qp_st_find(st, name, n);
     /* In steps that double, as long as the entry there is not behind the name. */
