@@ -283,7 +283,7 @@ struct suffix {
     }
 
 /* Looks at the last byte first: of most names it settles it. */
-static bool ends_with(const struct qplan_entry *entry, const struct suffix *s)
+static inline bool ends_with(const struct qplan_entry *entry, const struct suffix *s)
 {
     const char *end = entry->name + entry->name_len;
     return entry->name_len >= s->n && end[-1] == s->text[s->n - 1] &&

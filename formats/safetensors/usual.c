@@ -8,7 +8,6 @@
  */
 #include "internal.h"
 
-#include "../../lib/base/check.h"
 #include "../../lib/base/dtype.h"
 
 #include <string.h>
@@ -27,17 +26,20 @@ static inline bool pass(struct scan *s, const char *text, size_t n)
 
 #define PASS(s, literal) pass(s, literal, sizeof(literal) - 1)
 
-/* 0|[1-9][0-9]* up to 2^63-1, as qp_json_u64. */
-static bool read_integer(struct scan *s, uint64_t *out)
+/* Digits that no sum overflows with: 10^18 is below 2^63, the limit of qp_json_u64. */
+#define MAX_DIGITS 18
+
+/* 0|[1-9][0-9]* of at most MAX_DIGITS. */
+static inline bool read_integer(struct scan *s, uint64_t *out)
 {
-    const char *const begin = s->at;
+    const char *const begin = s->at, *at = begin;
+    const char *const end = s->end - begin > MAX_DIGITS ? begin + MAX_DIGITS : s->end;
     uint64_t value = 0;
-    for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++) {
-        if (!qp_mul_u64(value, 10, &value) || !qp_add_u64(value, (uint64_t)(*s->at - '0'), &value))
-            return false;
-    }
+    for (; at < end && (unsigned char)(*at - '0') < 10; at++)
+        value = value * 10 + (unsigned char)(*at - '0');
+    s->at = at;
     *out = value;
-    return s->at > begin && value <= INT64_MAX && (*begin != '0' || s->at == begin + 1);
+    return at > begin && (*begin != '0' || at == begin + 1);
 }
 
 /* An array of at most cap integers. */
