@@ -225,6 +225,7 @@ static enum qplan_status make_order(struct qplan_plan *plan, struct qplan_error 
         plan->order[i] = &plan->outputs[i];
     plan->header.entries = (const struct qplan_entry *const *)plan->order;
     plan->header.n_entries = plan->n_outputs;
+    plan->header.plain_names = plan->checkpoint->st.plain_names; /* suffixes are plain too */
     return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes,
                         plan->checkpoint->st.file.shown, err);
 }

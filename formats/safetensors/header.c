@@ -251,6 +251,7 @@ static enum qplan_status read_tensor(struct parser *p, const struct qp_json_toke
 {
     struct qp_st *st = p->st;
     p->entry = (struct qplan_entry){.name = key->text, .name_len = (uint32_t)key->n};
+    st->plain_names &= key->plain;
     QP_TRY(check_name(p, key));
     QP_TRY(read_value(p));
     const struct qp_st_fields *f = &p->fields;
@@ -359,6 +360,7 @@ enum qplan_status qp_st_read_header(struct qp_st *st, struct qplan_error *err)
     struct parser p = {.st = st, .err = err};
     qp_json_init(&p.json, st->header, (size_t)(st->header_bytes - QP_ST_LENGTH_BYTES),
                  QP_ST_LENGTH_BYTES, MAX_DEPTH, st->file.shown);
+    st->plain_names = true;
     QP_TRY(read_members(&p));
     return sort_metadata(st, err);
 }

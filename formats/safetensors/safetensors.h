@@ -44,6 +44,7 @@ struct qp_st {
     struct qp_labels labels;     /* the shapes */
     struct qplan_entry *entries; /* in byte-wise order of names */
     size_t n_entries;
+    bool plain_names;            /* no name has anything to escape in JSON */
     struct qp_st_pair *metadata; /* in byte-wise order of keys */
     size_t n_metadata;
 };
@@ -104,6 +105,7 @@ struct qp_st_header {
     const struct qp_st_pair *metadata;
     size_t n_metadata;
     uint64_t n_json, n_bytes; /* of the text, and of the complete header */
+    bool plain_names;         /* known that no name has anything to escape */
 };
 
 /* Finds how long a header will be. INVALID if it passes QP_ST_MAX_HEADER, MEMORY. */

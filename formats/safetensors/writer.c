@@ -184,13 +184,14 @@ static uint64_t list_bytes(const uint64_t *list, unsigned n)
     return bytes;
 }
 
-static uint64_t entry_bytes(const struct qplan_entry *entry)
+static uint64_t entry_bytes(const struct qplan_entry *entry, bool plain_name)
 {
     const uint64_t range[] = {entry->begin, entry->end};
-    return qp_json_string_bytes(entry->name, entry->name_len) + strlen(":" DTYPE_TEXT) +
-           strlen(qplan_storage_name(entry->storage)) + strlen(SHAPE_TEXT) +
-           list_bytes(entry->shape, entry->rank) + strlen(OFFSETS_TEXT) + list_bytes(range, 2) +
-           strlen("}");
+    return (plain_name ? strlen("\"\"") + entry->name_len
+                       : qp_json_string_bytes(entry->name, entry->name_len)) +
+           strlen(":" DTYPE_TEXT) + strlen(qplan_storage_name(entry->storage)) +
+           strlen(SHAPE_TEXT) + list_bytes(entry->shape, entry->rank) + strlen(OFFSETS_TEXT) +
+           list_bytes(range, 2) + strlen("}");
 }
 
 static void put_json(struct qp_writer *w, const struct qp_st_header *header)
@@ -211,7 +212,7 @@ static uint64_t json_bytes(const struct qp_st_header *header)
     if (header->n_metadata > 0)
         bytes += metadata_bytes(header->metadata, header->n_metadata);
     for (size_t i = 0; i < header->n_entries; i++)
-        bytes += entry_bytes(header->entries[i]);
+        bytes += entry_bytes(header->entries[i], header->plain_names);
     return bytes;
 }
 
@@ -243,7 +244,7 @@ enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err)
 {
-    struct qp_st_header header = {entries, n, metadata, n_metadata, 0, 0};
+    struct qp_st_header header = {entries, n, metadata, n_metadata, 0, 0, false};
     QP_TRY(qp_st_measure_header(&header, subject, err));
     qp_st_put_measured(w, &header);
     return qp_writer_finish(w, subject, err);

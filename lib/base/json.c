@@ -179,6 +179,7 @@ static enum qplan_status read_string(struct qp_json *json, struct qp_json_token 
         QP_TRY(read_special(json, &in, &out, err));
     }
     json->text[out] = '\0';
+    token->plain = out == in; /* what has to be escaped cannot stand there without */
     token->text = json->text + begin;
     token->n = out - begin;
     json->pos = in + 1;

@@ -30,6 +30,7 @@ struct qp_json_token {
     char *text;  /* KEY, STRING: decoded, NUL behind it; NUMBER: the literal, no NUL */
     size_t n;    /* bytes of text; a decoded string may contain NULs */
     uint64_t at; /* byte position of the token's first character, base included */
+    bool plain;  /* KEY, STRING: no escape was in it, and writing it needs none */
 };
 
 #define QP_JSON_MAX_DEPTH 64
