@@ -134,18 +134,23 @@ static bool same_record(const struct qp_plan_tensor *a, const struct qp_plan_ten
            qp_scheme_equal(&a->scheme, &b->scheme);
 }
 
+/* As a JSON string; no word of a record needs an escape. */
 static void make_record(struct qp_writer *record, const struct qp_plan_tensor *t)
 {
     char scheme[QPLAN_SCHEME_TEXT];
     record->n = 0;
     qplan_scheme_format(&t->scheme, scheme);
+    qp_put(record, "\"", 1);
     qp_native_put_record(record, t->source, scheme, t->calibrate);
+    qp_put(record, "\"", 1);
 }
 
 /* The value of qplan.tensors: a JSON object as text. */
 static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
                                      struct qplan_error *err)
 {
+    void (*const put_key)(struct qp_writer *, const char *, size_t) =
+        plan->checkpoint->st.plain_names ? qp_json_key_plain : qp_json_key_n;
     struct qp_writer record;
     const struct qp_plan_tensor *last = NULL; /* whose record that is: most are alike */
     qp_writer_init(&record);
@@ -157,8 +162,8 @@ static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_wr
         if (!last || !same_record(last, t))
             make_record(&record, t);
         last = t;
-        qp_json_key_n(w, t->source->name, t->source->name_len);
-        qp_json_put_string(w, record.data, record.n);
+        put_key(w, t->source->name, t->source->name_len);
+        qp_json_put_raw(w, record.data, record.n);
     }
     qp_json_close(w, '}');
     w->error = w->error ? w->error : record.error;

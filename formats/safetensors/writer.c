@@ -159,10 +159,10 @@ static inline char *add_list(char *to, const uint64_t *list, unsigned n)
  * There may be very many of these, so the fields are made in place. entry_bytes says how long the
  * text is; the two go together.
  */
-static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
+static void put_entry(struct qp_writer *w, const struct qplan_entry *entry, bool plain_name)
 {
     const uint64_t range[] = {entry->begin, entry->end};
-    qp_json_key_n(w, entry->name, entry->name_len);
+    (plain_name ? qp_json_key_plain : qp_json_key_n)(w, entry->name, entry->name_len);
     char *to = qp_json_room(w, FIELDS_TEXT);
     if (!to)
         return;
@@ -200,7 +200,7 @@ static void put_json(struct qp_writer *w, const struct qp_st_header *header)
     if (header->n_metadata > 0)
         put_metadata(w, header->metadata, header->n_metadata);
     for (size_t i = 0; i < header->n_entries; i++)
-        put_entry(w, header->entries[i]);
+        put_entry(w, header->entries[i], header->plain_names);
     qp_json_close(w, '}');
 }
 

@@ -219,6 +219,19 @@ char *qp_json_room(struct qp_writer *w, size_t n)
     return qp_writer_room(w, n);
 }
 
+void qp_json_key_plain(struct qp_writer *w, const char *key, size_t n)
+{
+    char *to = qp_json_room(w, n + strlen("\"\":"));
+    if (!to)
+        return;
+    to[0] = '"';
+    memcpy(to + 1, key, n);
+    to[n + 1] = '"';
+    to[n + 2] = ':';
+    w->n += n + 3;
+    w->open &= ~bit_of(w);
+}
+
 void qp_json_key(struct qp_writer *w, const char *key)
 {
     qp_json_key_n(w, key, strlen(key));
@@ -230,7 +243,7 @@ void qp_json_put_string(struct qp_writer *w, const char *text, size_t n)
     put_quoted(w, text, n);
 }
 
-static void put_literal(struct qp_writer *w, const char *text, size_t n)
+void qp_json_put_raw(struct qp_writer *w, const char *text, size_t n)
 {
     begin(w);
     qp_put(w, text, n);
@@ -254,7 +267,7 @@ void qp_json_put_f64(struct qp_writer *w, double value)
 {
     char text[QP_F64_TEXT];
     if (isfinite(value))
-        put_literal(w, text, qp_format_f64(text, value));
+        qp_json_put_raw(w, text, qp_format_f64(text, value));
     else
         qp_json_put_null(w);
 }
@@ -262,12 +275,12 @@ void qp_json_put_f64(struct qp_writer *w, double value)
 void qp_json_put_bool(struct qp_writer *w, bool value)
 {
     if (value)
-        put_literal(w, "true", 4);
+        qp_json_put_raw(w, "true", 4);
     else
-        put_literal(w, "false", 5);
+        qp_json_put_raw(w, "false", 5);
 }
 
 void qp_json_put_null(struct qp_writer *w)
 {
-    put_literal(w, "null", 4);
+    qp_json_put_raw(w, "null", 4);
 }

@@ -234,6 +234,16 @@ static void plain_names_are_as_long_as_they_look(void **state)
         struct qp_st_header header = {entries, 2, NULL, 0, 0, 0, st.plain_names};
         assert_int_equal(qp_st_measure_header(&header, "out", NULL), QPLAN_OK);
         assert_int_equal(text_bytes(&header), header.n_json);
+        struct qp_writer one, two;
+        qp_writer_init(&one);
+        qp_writer_init(&two);
+        qp_st_put_measured(&one, &header);
+        header.plain_names = false;
+        qp_st_put_measured(&two, &header);
+        assert_int_equal(one.n, two.n);
+        assert_memory_equal(one.data, two.data, one.n);
+        qp_writer_free(&one);
+        qp_writer_free(&two);
         qp_st_close(&st);
     }
 }
