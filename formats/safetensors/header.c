@@ -188,7 +188,7 @@ static enum qplan_status unknown_field(struct parser *p, const struct qp_json_to
 static enum qplan_status missing_field(struct parser *p, unsigned seen, uint64_t at)
 {
     unsigned i = 0;
-    while (seen >> i & 1)
+    while (i < FIELD_COUNT - 1 && seen >> i & 1) /* one is missing */
         i++;
     return qp_fail_at(p->err, QPLAN_ERR_INVALID, subject_of(p), at,
                       "missing field: expected dtype, shape and data_offsets, found no %s",
