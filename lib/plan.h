@@ -53,7 +53,8 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
 enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err);
 
 /* Computes outputs, offsets and header of a plan whose decisions stand, and its warnings. */
-enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err);
+enum qplan_status qp_plan_layout(struct qplan_plan *plan, unsigned threads,
+                                 struct qplan_error *err);
 
 /*
  * The file that a plan has written, for reports; its header must have been compared. It borrows

@@ -272,11 +272,11 @@ static void tensors_step(void *ctx)
 #define MANY_TENSORS 4096
 
 /* A fault of a name explains one of the tensors: so it comes first. */
-static enum qplan_status lay_out(struct qplan_plan *plan, struct qplan_error *err)
+static enum qplan_status lay_out(struct qplan_plan *plan, unsigned threads, struct qplan_error *err)
 {
     static const qp_step_fn steps[] = {metadata_step, tensors_step};
     struct halves h = {.plan = plan};
-    qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : 0, steps, 2, &h);
+    qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 2, &h);
     const struct half *bad = h.metadata.status != QPLAN_OK ? &h.metadata : &h.tensors;
     if (bad->status != QPLAN_OK && err)
         *err = bad->err;
@@ -308,9 +308,9 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
-enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
+enum qplan_status qp_plan_layout(struct qplan_plan *plan, unsigned threads, struct qplan_error *err)
 {
-    QP_TRY(lay_out(plan, err));
+    QP_TRY(lay_out(plan, threads, err));
     QP_TRY(measure_header(plan, err));
     return add_warnings(plan, err);
 }

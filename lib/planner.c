@@ -348,7 +348,7 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
     if (status == QPLAN_OK)
         status = name_output(plan, &options->scheme, err);
     if (status == QPLAN_OK)
-        status = qp_plan_layout(plan, err);
+        status = qp_plan_layout(plan, options->threads, err);
     if (status != QPLAN_OK) {
         qplan_plan_free(plan);
         return status;

@@ -331,6 +331,7 @@ struct qplan_plan_options {
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
     enum qplan_zero_point zero_point;
+    unsigned threads; /* at the most; 0 = as many as there are CPUs */
 };
 
 /* Receives bytes; returns 0, or an errno value to stop. */
