@@ -329,11 +329,17 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
     e->order = qp_alloc(plan->n_tensors, sizeof *e->order);
     if (!e->order)
         return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *e->order);
+    uint64_t end = 0;
+    bool in_order = true; /* as they are if the file has them in the order of their names */
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (plan->tensors[i].source->begin < plan->tensors[i].source->end)
-            e->order[e->n_order++] = &plan->tensors[i];
+        const struct qplan_entry *source = plan->tensors[i].source;
+        if (source->begin == source->end)
+            continue;
+        e->order[e->n_order++] = &plan->tensors[i];
+        in_order = in_order && source->begin >= end;
+        end = source->end;
     }
-    if (e->n_order)
+    if (!in_order)
         qsort(e->order, e->n_order, sizeof *e->order, by_offset);
     return QPLAN_OK;
 }

@@ -300,15 +300,19 @@ static double NAME(sums_rest)(const unsigned char *src, const float *y, size_t n
     return most;
 }
 
-/* The first step of a chunk: the errors of n elements in f32. Returns the largest. */
-static inline vf NAME(errors)(const unsigned char *src, const float *y, size_t n, float *e)
+/*
+ * The first step of a chunk: the errors of n elements in f32, or the elements themselves. Returns
+ * the largest error. exact is a constant where this is called.
+ */
+static inline vf NAME(errors)(const unsigned char *src, const float *y, size_t n, int exact,
+                              float *out)
 {
     vf most = v_set(-1);
     for (size_t i = 0; i < n; i += 16) {
-        for (size_t k = i; k < i + 16; k += V_LANES) {
-            const vf error = v_sub(V_LOAD(src + k * ELEM_BYTES), v_load(y + k));
-            v_store(e + k, error);
-            most = v_max(v_abs(error), most);
+        for (size_t k = 0; k < 16; k += V_LANES) {
+            const vf x = V_LOAD(src + (i + k) * ELEM_BYTES), e = v_sub(x, v_load(y + i + k));
+            v_store(out + i + k, exact ? e : x);
+            most = v_max(v_abs(e), most);
         }
     }
     return most;
@@ -320,31 +324,37 @@ static inline vf NAME(errors)(const unsigned char *src, const float *y, size_t n
  */
 #define EXACT_SHARE (ELEM_BYTES == 2 ? 0.75f : 0.5f * (1 - 0x1p-22f))
 
-/* The chunk of n elements from at on. */
-static void NAME(sums_chunk)(const unsigned char *src, const float *y, size_t at, size_t n,
-                             const struct qp_sums_wish *wish, struct v_sums *sums)
+/* A chunk of n elements, from at on, with bounds. */
+static void NAME(sums_bounded)(const unsigned char *src, const float *y, size_t at, size_t n,
+                               const struct qp_sums_wish *wish, struct v_sums *sums)
 {
     float values[SUMS_CHUNK]; /* errors; or elements, if those are not exact */
     const float *step = wish->step;
+    const size_t width = wish->width;
     size_t i = 0;
-    for (size_t k = wish->width ? at / wish->width : 0; i < n; k++) {
-        const size_t run =
-            wish->width && (k + 1) * wish->width < at + n ? (k + 1) * wish->width - at - i : n - i;
-        const vf most = NAME(errors)(src + (at + i) * ELEM_BYTES, y + at + i, run, values + i);
-        const vf bound = v_set(wish->width ? sure_limit(wish->bound[k]) : -2);
-        const vf exact = v_set(wish->width ? EXACT_SHARE * step[k] : -2);
+    for (size_t k = at / width; i < n; k++) {
+        const size_t end = (k + 1) * width < at + n ? (k + 1) * width - at : n;
+        const vf most =
+            NAME(errors)(src + (at + i) * ELEM_BYTES, y + at + i, end - i, 1, values + i);
         sums->most = v_max(most, sums->most);
-        sums->within = vm_and(sums->within, v_at_most(most, bound));
-        sums->exact = vm_and(sums->exact, v_at_most(most, exact));
-        i += run;
+        sums->within = vm_and(sums->within, v_at_most(most, v_set(sure_limit(wish->bound[k]))));
+        sums->exact = vm_and(sums->exact, v_at_most(most, v_set(EXACT_SHARE * step[k])));
+        i = end;
     }
     if (vm_all(sums->exact)) {
         add_exact_chunk(&sums->lanes, y + at, values, n);
-    } else {
-        for (size_t k = 0; k < n; k += V_LANES)
-            v_store(values + k, V_LOAD(src + (at + k) * ELEM_BYTES));
-        add_any_chunk(&sums->lanes, y + at, values, n);
+        return;
     }
+    (void)NAME(errors)(src + at * ELEM_BYTES, y + at, n, 0, values);
+    add_any_chunk(&sums->lanes, y + at, values, n);
+}
+
+static void NAME(sums_unbounded)(const unsigned char *src, const float *y, size_t at, size_t n,
+                                 struct v_sums *sums)
+{
+    float x[SUMS_CHUNK];
+    sums->most = v_max(NAME(errors)(src + at * ELEM_BYTES, y + at, n, 0, x), sums->most);
+    add_any_chunk(&sums->lanes, y + at, x, n);
 }
 
 static void NAME(sums)(const void *src, const void *y_, size_t n, const struct qp_sums_wish *wish,
@@ -354,17 +364,20 @@ static void NAME(sums)(const void *src, const void *y_, size_t n, const struct q
     const float *y = y_;
     struct v_sums sums;
     double lanes[3][16];
-    begin_sums(&sums);
+    begin_sums(&sums, wish->width > 0);
     for (size_t i = 0; i < whole; i += SUMS_CHUNK) {
-        const size_t left = whole - i;
-        NAME(sums_chunk)(src, y, i, left < SUMS_CHUNK ? left : SUMS_CHUNK, wish, &sums);
+        const size_t left = whole - i < SUMS_CHUNK ? whole - i : SUMS_CHUNK;
+        if (wish->width)
+            NAME(sums_bounded)(src, y, i, left, wish, &sums);
+        else
+            NAME(sums_unbounded)(src, y, i, left, &sums);
     }
     store_sums(lanes, &sums.lanes);
     const unsigned char *rest = (const unsigned char *)src + whole * ELEM_BYTES;
     const double most = NAME(sums_rest)(rest, y + whole, n - whole, lanes);
     const double e2 = tree16(lanes[0]), x2 = tree16(lanes[1]), y2 = tree16(lanes[2]);
     /* No comparison sees an error that is a NaN, but its sum does. */
-    const bool within = wish->width && vm_all(sums.within) && e2 <= DBL_MAX;
+    const bool within = vm_all(sums.within) && e2 <= DBL_MAX;
     *result = (struct qp_sums){e2, x2, y2, wish->floor, 0, within};
     /* Squares of finite f32 values cannot overflow: then there was another. Rare: one by one. */
     if (!(x2 <= DBL_MAX))

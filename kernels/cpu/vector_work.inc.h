@@ -40,12 +40,12 @@ struct v_sums {
     vm exact;  /* where they are the very differences, and so are all smaller ones */
 };
 
-static inline void begin_sums(struct v_sums *sums)
+static inline void begin_sums(struct v_sums *sums, bool bounded)
 {
     for (size_t k = 0; k < SUMS_VECTORS; k++)
         sums->lanes.e2[k] = sums->lanes.x2[k] = sums->lanes.y2[k] = vd_zero();
     sums->most = v_set(-1);
-    sums->within = sums->exact = v_at_most(sums->most, sums->most);
+    sums->within = sums->exact = v_at_most(v_set(0), v_set(bounded ? 0 : -1));
 }
 
 /*
