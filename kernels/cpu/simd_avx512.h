@@ -11,6 +11,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #define V_LANES 16
 
@@ -175,6 +176,22 @@ static inline uint32_t vb16_top_u(vb a)
 static inline uint32_t vb32_top_u(vb a)
 {
     return _mm512_reduce_max_epu32(a);
+}
+
+static inline void vb16_store_tops(unsigned char *p, const vb a[V_LANES])
+{
+    uint16_t tops[V_LANES];
+    for (int i = 0; i < V_LANES; i++)
+        tops[i] = (uint16_t)vb16_top_u(a[i]);
+    memcpy(p, tops, sizeof tops);
+}
+
+static inline void vb32_store_tops(unsigned char *p, const vb a[V_LANES])
+{
+    uint32_t tops[V_LANES];
+    for (int i = 0; i < V_LANES; i++)
+        tops[i] = vb32_top_u(a[i]);
+    memcpy(p, tops, sizeof tops);
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------

@@ -70,7 +70,64 @@ static uint64_t NAME(range_few)(const unsigned char *src, size_t rows, size_t st
     return others;
 }
 
+/* Widens V_LANES ranges by as many tops of either kind; false, where one is not finite. */
+static inline bool NAME(widen)(const unsigned char *low, const unsigned char *high, float *lo,
+                               float *hi)
+{
+    int low_finite, high_finite;
+    const vf least = v_finite_or_zero(V_LOAD(low), &low_finite);
+    const vf most = v_finite_or_zero(V_LOAD(high), &high_finite);
+    if (!low_finite || !high_finite)
+        return false;
+    /* Adding 0 makes a negative zero positive, as the comparison of one element does. */
+    v_store(lo, v_add(v_min(least, v_load(lo)), v_set(0)));
+    v_store(hi, v_add(v_max(most, v_load(hi)), v_set(0)));
+    return true;
+}
+
 #define PER_LINE (2 * PER_VECTOR)
+
+/* V_LANES runs of n elements, one behind the other, each a set: their tops become ranges at once.
+ */
+static uint64_t NAME(range_runs)(const unsigned char *src, size_t n, float *lo, float *hi)
+{
+    vb u[V_LANES], s[V_LANES];
+    unsigned char low[V_LANES * ELEM_BYTES], high[V_LANES * ELEM_BYTES];
+    for (size_t k = 0; k < V_LANES; k++) {
+        struct NAME(tops) even = {vb_zero(), vb_zero()}, odd = even;
+        const unsigned char *p = src + k * n * ELEM_BYTES;
+        for (size_t i = 0; i < n; i += PER_LINE) {
+            NAME(raise)(&even, vb_load(p + i * ELEM_BYTES));
+            NAME(raise)(&odd, vb_load(p + i * ELEM_BYTES + V_BYTES));
+        }
+        u[k] = V_BITS(max_u)(even.u, odd.u);
+        s[k] = V_BITS(max_s)(even.s, odd.s);
+    }
+    V_BITS(store_tops)(low, u);
+    V_BITS(store_tops)(high, s);
+    if (NAME(widen)(low, high, lo, hi))
+        return 0;
+    uint64_t others = 0;
+    for (size_t k = 0; k < V_LANES; k++)
+        others += NAME(range_long)(src + k * n * ELEM_BYTES, n, &lo[k], &hi[k]);
+    return others;
+}
+
+/* So long that finding the top of a run counts for little. */
+#define LONG_RUN 1024
+
+/* n_runs runs of n elements, one behind the other, each a set. */
+static uint64_t NAME(range_even)(const unsigned char *src, size_t n_runs, size_t n, float *lo,
+                                 float *hi)
+{
+    uint64_t others = 0;
+    size_t k = 0;
+    for (; n < LONG_RUN && n % PER_LINE == 0 && k + V_LANES <= n_runs; k += V_LANES)
+        others += NAME(range_runs)(src + k * n * ELEM_BYTES, n, lo + k, hi + k);
+    for (; k < n_runs; k++)
+        others += NAME(range_long)(src + k * n * ELEM_BYTES, n, &lo[k], &hi[k]);
+    return others;
+}
 
 /* A cache line of such columns: tops first, then all their ranges at once. */
 static uint64_t NAME(range_line)(const unsigned char *src, size_t rows, size_t stride, float *lo,
@@ -88,14 +145,9 @@ static uint64_t NAME(range_line)(const unsigned char *src, size_t rows, size_t s
     vb_store(high, left.s);
     vb_store(high + V_BYTES, right.s);
     for (size_t i = 0; i < PER_LINE; i += V_LANES) {
-        int low_finite, high_finite;
-        vf least = v_finite_or_zero(V_LOAD(low + i * ELEM_BYTES), &low_finite);
-        vf most = v_finite_or_zero(V_LOAD(high + i * ELEM_BYTES), &high_finite);
-        if (!low_finite || !high_finite) /* rare; what is in a range already may be in it again */
+        /* Rare; what is in a range already may be in it again. */
+        if (!NAME(widen)(low + i * ELEM_BYTES, high + i * ELEM_BYTES, lo + i, hi + i))
             return NAME(range_few)(src, rows, stride, PER_LINE, lo, hi);
-        /* Adding 0 makes a negative zero positive, as the comparison of one element does. */
-        v_store(lo + i, v_add(v_min(least, v_load(lo + i)), v_set(0)));
-        v_store(hi + i, v_add(v_max(most, v_load(hi + i)), v_set(0)));
     }
     return 0;
 }
@@ -123,6 +175,9 @@ static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *l
         }
         return others;
     }
+    const size_t width = tile->col_width < tile->cols ? tile->col_width : tile->cols;
+    if (tile->band_rows == 1 && tile->col_skip == 0 && tile->cols % width == 0)
+        return NAME(range_even)(from, tile->rows * (tile->cols / width), width, lo, hi);
     FOR_EACH_RUN (tile, run) {
         const unsigned char *p = from + run.at * ELEM_BYTES;
         others += NAME(range_long)(p, run.n, &lo[run.set], &hi[run.set]);
@@ -400,6 +455,7 @@ static const struct qp_source_kernels NAME(source) = {
 
 #undef PER_VECTOR
 #undef PER_LINE
+#undef LONG_RUN
 #undef CHECKED
 #undef EXACT_SHARE
 #undef SIGN_BIT

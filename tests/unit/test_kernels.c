@@ -255,16 +255,14 @@ static uint64_t plain_range(const struct qp_source_kernels *row, const struct qp
     return others;
 }
 
-static void range_tile(const struct qp_source_kernels *row, const struct qp_tile *tile,
-                       uint64_t *seed)
+/* Compares the ranges of what is in src with those found one element at a time. */
+static void check_ranges(const struct qp_source_kernels *row, const struct qp_tile *tile,
+                         const unsigned char *src)
 {
-    size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
-    unsigned char *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
+    size_t n_sets = qp_tile_sets(tile);
     void *lo = place(&arrays.lo, n_sets * row->work_bytes);
     void *hi = place(&arrays.hi, n_sets * row->work_bytes);
     double *low = (double *)(void *)arrays.scale.begin, *high = (double *)(void *)arrays.y.begin;
-    for (size_t i = 0; i < n; i++)
-        put_hard_value(row, src, i, 0x1p-4, &code_rules[0], 0, seed);
     for (size_t i = 0; i < n_sets; i++) { /* some ranges are wide already */
         low[i] = i % 3 == 1 ? -1 : 0;
         high[i] = i % 3 == 2 ? 3 : 0;
@@ -280,6 +278,54 @@ static void range_tile(const struct qp_source_kernels *row, const struct qp_tile
         if (memcmp(&found_hi, &high[i], sizeof found_hi) != 0)
             fail_at(row, tile, i, high[i], found_hi);
     }
+}
+
+static void range_tile(const struct qp_source_kernels *row, const struct qp_tile *tile,
+                       uint64_t *seed)
+{
+    size_t n = tile->rows * tile->cols;
+    unsigned char *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
+    for (size_t i = 0; i < n; i++)
+        put_hard_value(row, src, i, 0x1p-4, &code_rules[0], 0, seed);
+    check_ranges(row, tile, src);
+}
+
+/* Runs of one length and finite values: some all positive, some all negative, some of zeros. */
+static void range_runs(const struct qp_source_kernels *row, size_t n_runs, size_t width,
+                       uint64_t *seed)
+{
+    const struct qp_tile as_rows = {n_runs, width, 1, width, 0};
+    const struct qp_tile as_groups = {1, n_runs * width, 1, width, 0};
+    unsigned char *src = place_bytes(&arrays.src, n_runs * width * row->elem_bytes, turn++);
+    for (size_t i = 0; i < n_runs * width; i++) {
+        const double size = ldexp(random_signed(seed), (int)random_below(seed, 20) - 10);
+        const size_t kind = i / width % 5;
+        const double x = kind == 0   ? fabs(size)
+                         : kind == 1 ? -fabs(size)
+                         : kind == 2 ? copysign(0, size)
+                                     : size;
+        put_source(row, src, i, x, 0);
+    }
+    check_ranges(row, &as_rows, src);
+    check_ranges(row, &as_groups, src);
+    put_special(row, src, random_below(seed, n_runs * width), seed);
+    check_ranges(row, &as_rows, src);
+}
+
+static void range_even_runs(const struct qp_source_kernels *row)
+{
+    static const size_t widths[] = {16, 32, 48, 64, 128, 192, 1024};
+    uint64_t seed = 7;
+    for (size_t i = 0; i < COUNT(widths); i++) {
+        for (size_t n_runs = 1; n_runs <= 35 && n_runs * widths[i] <= MOST_ELEMS; n_runs++)
+            range_runs(row, n_runs, widths[i], &seed);
+    }
+}
+
+static void ranges_of_even_runs_are_exact(void **state)
+{
+    (void)state;
+    for_each_row(range_even_runs);
 }
 
 static void range_tiles(const struct qp_source_kernels *row)
@@ -353,6 +399,7 @@ int main(void)
         cmocka_unit_test(all_patterns_of_16_bits_have_the_code_of_the_contract),
         cmocka_unit_test(the_zero_point_is_added_after_rounding),
         cmocka_unit_test(ranges_are_exact_and_skip_what_is_not_finite),
+        cmocka_unit_test(ranges_of_even_runs_are_exact),
         cmocka_unit_test(decoded_values_are_rounded_once_and_finite),
     };
     return cmocka_run_group_tests(tests, arrays_make, arrays_free);
