@@ -54,6 +54,14 @@ static inline void qp_run_next(struct qp_run *run, const struct qp_tile *tile)
     for (struct qp_run run = qp_run_first(tile); (run).row < (tile)->rows;                         \
          qp_run_next(&(run), tile))
 
+/* The length of all runs, where they have one and each is a set: the k-th run is set k; else 0. */
+static inline size_t qp_even_runs(const struct qp_tile *tile)
+{
+    const size_t width = tile->col_width < tile->cols ? tile->col_width : tile->cols;
+    return tile->band_rows == 1 && tile->col_skip == 0 && width && tile->cols % width == 0 ? width
+                                                                                           : 0;
+}
+
 struct qp_band {
     size_t row, n_rows;
     size_t set; /* of its first column */

@@ -175,8 +175,8 @@ static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *l
         }
         return others;
     }
-    const size_t width = tile->col_width < tile->cols ? tile->col_width : tile->cols;
-    if (tile->band_rows == 1 && tile->col_skip == 0 && tile->cols % width == 0)
+    const size_t width = qp_even_runs(tile);
+    if (width)
         return NAME(range_even)(from, tile->rows * (tile->cols / width), width, lo, hi);
     FOR_EACH_RUN (tile, run) {
         const unsigned char *p = from + run.at * ELEM_BYTES;
@@ -210,17 +210,24 @@ static inline void NAME(quantize_step)(const unsigned char *src, const vf scale[
     v_store_codes(codes, q, zero, ends, bounded);
 }
 
+/* n elements of one set: a multiple of V_CODES. */
+static inline void NAME(quantize_whole)(const unsigned char *src, size_t n, float s, int32_t z,
+                                        const struct v_code_ends *ends, int bounded, uint8_t *codes)
+{
+    const vf scale[4] = {v_set(s), v_set(s), v_set(s), v_set(s)};
+    const vh zero[2] = {vh_set((int16_t)z), vh_set((int16_t)z)};
+    for (size_t i = 0; i < n; i += V_CODES)
+        NAME(quantize_step)(src + i * ELEM_BYTES, scale, zero, ends, bounded, codes + i);
+}
+
 static inline void NAME(quantize_long)(const unsigned char *src, size_t n, float s, int32_t z,
                                        const struct qp_code_rule *rule,
                                        const struct v_code_ends *ends, int bounded, uint8_t *codes)
 {
-    const vf scale[4] = {v_set(s), v_set(s), v_set(s), v_set(s)};
-    const vh zero[2] = {vh_set((int16_t)z), vh_set((int16_t)z)};
-    size_t i = 0;
-    for (; i + V_CODES <= n; i += V_CODES)
-        NAME(quantize_step)(src + i * ELEM_BYTES, scale, zero, ends, bounded, codes + i);
-    if (i < n)
-        NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, s, z, rule, codes + i);
+    const size_t whole = n - n % V_CODES;
+    NAME(quantize_whole)(src, whole, s, z, ends, bounded, codes);
+    if (whole < n)
+        NAME(quantize_rest)(src + whole * ELEM_BYTES, n - whole, s, z, rule, codes + whole);
 }
 
 /* A row of columns that are sets of their own. */
@@ -255,6 +262,13 @@ static inline void NAME(quantize_tile)(const struct qp_tile *tile, const unsigne
             (src + at * ELEM_BYTES, tile->cols, scale + set, zero + set, rule, &ends, bounded,
              codes + at);
         }
+        return;
+    }
+    const size_t width = qp_even_runs(tile), n = tile->rows * tile->cols;
+    if (width && width % V_CODES == 0) {
+        for (size_t k = 0, at = 0; at < n; k++, at += width)
+            NAME(quantize_whole)
+        (src + at * ELEM_BYTES, width, scale[k], zero[k], &ends, bounded, codes + at);
         return;
     }
     FOR_EACH_RUN (tile, run)

@@ -9,23 +9,27 @@
 #include <stdalign.h>
 #include <string.h>
 
-#define BLOCK_BYTES (64u * 1024u)
-
 struct qp_arena_block {
     struct qp_arena_block *next;
     size_t used, size;
     alignas(max_align_t) unsigned char bytes[];
 };
 
+/* What blocks have with their heads: each twice as much as the one before it, so few are enough. */
+#define LEAST_BYTES (64u * 1024u)
+#define MOST_BYTES  (2048u * 1024u)
+
 static struct qp_arena_block *add_block(struct qp_arena *arena, uint64_t n_bytes)
 {
-    uint64_t size = qp_max_u64(n_bytes, BLOCK_BYTES), total;
-    if (!qp_add_u64(size, sizeof(struct qp_arena_block), &total))
+    const size_t head = sizeof(struct qp_arena_block);
+    uint64_t need, before = arena->blocks ? arena->blocks->size + head : LEAST_BYTES / 2;
+    if (!qp_add_u64(n_bytes, head, &need))
         return NULL;
+    const uint64_t total = qp_max_u64(need, qp_min_u64(2 * before, MOST_BYTES));
     struct qp_arena_block *block = qp_alloc(total, 1);
     if (!block)
         return NULL;
-    block->size = (size_t)size;
+    block->size = (size_t)(total - head);
     block->next = arena->blocks;
     arena->blocks = block;
     return block;
