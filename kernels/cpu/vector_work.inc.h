@@ -112,19 +112,26 @@ static __attribute__((noinline)) void dequantize_rest(const uint8_t *codes, size
     decode_run_plain(codes, n, is_signed ? 128 : 0, scale, zero, y);
 }
 
-/* Decoded values of n codes of one set. clips is a constant where this is called. */
-static inline void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
-                                   int32_t zero, int clips, float *y)
+/* Decoded values of n codes of one set: a multiple of V_LANES. Flags are constants to this. */
+static inline void dequantize_whole(const uint8_t *codes, size_t n, int is_signed, float scale,
+                                    int32_t zero, int clips, float *y)
 {
     const vf s = v_set(scale), most = v_set(FLT_MAX), least = v_set(-FLT_MAX);
     const vi z = vi_set(zero);
-    size_t i = 0;
-    for (; i + V_LANES <= n; i += V_LANES) {
+#pragma GCC unroll 2
+    for (size_t i = 0; i < n; i += V_LANES) {
         vf x = v_mul(s, v_load_codes(codes + i, is_signed, z));
         v_store(y + i, clips ? v_max(least, v_min(most, x)) : x);
     }
-    if (i < n)
-        dequantize_rest(codes + i, n - i, is_signed, scale, zero, y + i);
+}
+
+static inline void dequantize_long(const uint8_t *codes, size_t n, int is_signed, float scale,
+                                   int32_t zero, int clips, float *y)
+{
+    const size_t whole = n - n % V_LANES;
+    dequantize_whole(codes, whole, is_signed, scale, zero, clips, y);
+    if (whole < n)
+        dequantize_rest(codes + whole, n - whole, is_signed, scale, zero, y + whole);
 }
 
 static void dequantize_run(const uint8_t *codes, size_t n, int is_signed, float scale, int32_t zero,
@@ -134,6 +141,18 @@ static void dequantize_run(const uint8_t *codes, size_t n, int is_signed, float 
         dequantize_long(codes, n, is_signed, scale, zero, 0, y);
     else
         dequantize_long(codes, n, is_signed, scale, zero, 1, y);
+}
+
+/* n codes in runs of one length, a multiple of V_LANES, each a set. is_signed is a constant. */
+static inline void dequantize_even(const uint8_t *codes, size_t n, size_t width, int is_signed,
+                                   const float *scale, const int32_t *zero, float *y)
+{
+    for (size_t k = 0, at = 0; at < n; k++, at += width) {
+        if (fabsf(scale[k]) <= SCALE_UNCLIPPED)
+            dequantize_whole(codes + at, width, is_signed, scale[k], zero[k], 0, y + at);
+        else
+            dequantize_whole(codes + at, width, is_signed, scale[k], zero[k], 1, y + at);
+    }
 }
 
 /* The same for columns that are sets of their own. */
@@ -159,6 +178,14 @@ static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, 
             dequantize_columns(codes + at, tile->cols, is_signed, (const float *)scale + first,
                                zero + first, (float *)y + at);
         }
+        return;
+    }
+    const size_t width = qp_even_runs(tile), n = tile->rows * tile->cols;
+    if (width && width % V_LANES == 0) {
+        if (is_signed)
+            dequantize_even(codes, n, width, 1, scale, zero, y);
+        else
+            dequantize_even(codes, n, width, 0, scale, zero, y);
         return;
     }
     FOR_EACH_RUN (tile, run)
