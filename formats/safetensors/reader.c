@@ -77,7 +77,7 @@ static enum qplan_status check_length(struct qp_st *st, uint64_t n, struct qplan
 
 static enum qplan_status make_header(struct qp_st *st, struct qplan_error *err)
 {
-    st->header = qp_alloc_buffer(st->header_bytes);
+    st->header = qp_alloc(st->header_bytes, 1);
     return st->header ? QPLAN_OK : qp_fail_memory(err, st->file.shown, st->header_bytes);
 }
 

@@ -57,8 +57,6 @@ void *qp_alloc_buffer(uint64_t n_bytes)
     if (!qp_add_u64(n_bytes, 63, &padded) || padded > PTRDIFF_MAX)
         return NULL;
     padded -= padded % 64;
-    if (padded >= MANY_BYTES)
-        return alloc_many(padded);
     return aligned_alloc(64, padded ? (size_t)padded : 64);
 }
 
