@@ -3,27 +3,11 @@
  * verify and by a decoder of this test's own; a changed bit is found where it matters, and only
  * there, with tensor and coordinates; quantizing what was decoded gives the codes again.
  */
-#include "../unit/support.h"
+#include "../unit/own_folder.h"
 
 #include <float.h>
 
 #include "kernels/dtypes/narrow.h"
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
 
 static const char *path_of(const char *name)
 {

@@ -2,23 +2,7 @@
  * test_requantize.c - decoding and quantizing again: where the largest code of every set is used,
  * the same codes come back; a decoded file has the names, types and shapes of the source.
  */
-#include "../unit/support.h"
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
+#include "../unit/own_folder.h"
 
 static const char *path_of(const char *name)
 {

@@ -2,26 +2,10 @@
  * test_small_tensors.c - tensors that are done together because they are small: each must come out
  * as it does alone in a file, for any number of threads and amount of memory.
  */
-#include "../unit/support.h"
+#include "../unit/own_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
 
 /* Several times what one worker takes at once, in names whose order is that of the file. */
 #define N_TENSORS  1200

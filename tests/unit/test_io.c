@@ -2,7 +2,7 @@
  * test_io.c - input files that are regular and unchanged; outputs that appear complete or not at
  * all.
  */
-#include "support.h"
+#include "own_folder.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -10,22 +10,6 @@
 #include <sys/un.h>
 
 #include "base/io.h"
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
 
 static const char *path_of(const char *name)
 {

@@ -2,26 +2,10 @@
  * test_plan.c - making plans: which tensors are quantized and why not, shapes that do not fit,
  * names of outputs, the table for people.
  */
-#include "support.h"
+#include "own_folder.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
 
 /* ---- Plans of a small checkpoint ------------------------------------------------------------- */
 

@@ -2,23 +2,7 @@
  * test_plan_sources.c - checkpoints that no plan is made for: quantized before, by whatever tool,
  * or with a tensor where a sidecar would go.
  */
-#include "support.h"
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
+#include "own_folder.h"
 
 /* What planning says of a checkpoint of these tensors. */
 static enum qplan_status plan_of(const char *metadata, const struct tensor *tensors, size_t n,

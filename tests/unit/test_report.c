@@ -2,23 +2,8 @@
  * test_report.c - the numbers of a report against their formulas, worked out in long double on a
  * tensor small enough to follow; what is null; the order of keys; totals.
  */
+#include "own_folder.h"
 #include "report_cases.h"
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
 
 static void look_at(struct looked *l, const struct sample *samples, size_t n, bool measured)
 {

@@ -2,25 +2,10 @@
  * test_report_text.c - the report for people: patterns and plain names, the worst five, what stayed
  * and why, the verdict; escaped names.
  */
+#include "own_folder.h"
 #include "report_cases.h"
 
 #include <errno.h>
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
 
 static struct text text_of(const struct qplan_report *report, bool every_tensor)
 {

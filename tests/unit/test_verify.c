@@ -2,23 +2,8 @@
  * test_verify.c - what verify must not let pass, case by case: scales that are none, tensors that
  * are missing, left over or different, metadata; and what it must let pass.
  */
+#include "own_folder.h"
 #include "report_cases.h"
-
-static struct folder folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
 
 static const char *file_path(void)
 {
