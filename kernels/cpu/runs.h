@@ -73,10 +73,9 @@ static inline struct qp_band qp_band_at(const struct qp_tile *tile, size_t row, 
     return (struct qp_band){row, left < tile->band_rows ? left : tile->band_rows, set};
 }
 
-/* For tiles whose columns are sets of their own. */
 #define FOR_EACH_BAND(tile, band)                                                                  \
     for (struct qp_band band = qp_band_at(tile, 0, 0); (band).row < (tile)->rows;                  \
-         (band) = qp_band_at(tile, (band).row + (band).n_rows, (band).set + (tile)->cols))
+         (band) = qp_band_at(tile, (band).row + (band).n_rows, (band).set + qp_tile_cols(tile)))
 
 /* Elements, or columns, that a loop without branches looks at before anything is decided. */
 #define TOGETHER 256

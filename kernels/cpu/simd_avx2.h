@@ -8,9 +8,11 @@
 #define QP_SIMD_AVX2_H
 
 #include "fma.h"
+#include "tops.h"
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #define V_LANES 8
 
@@ -63,6 +65,18 @@ static inline vf v_mul(vf a, vf b)
 static inline vf v_div(vf a, vf b)
 {
     return _mm256_div_ps(a, b);
+}
+
+/* 1 - s * y, where y = 1 / s. */
+static inline vf v_left(vf s, vf y)
+{
+    return v_left_of_one(s, y);
+}
+
+/* x * (hi + lo), to be rounded to an integer. */
+static inline vf v_times(vf x, vf hi, vf lo)
+{
+    return v_times_parts(x, hi, lo);
 }
 
 static inline vf v_abs(vf a)
@@ -149,6 +163,14 @@ static inline vb vb_load(const unsigned char *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
+/* The first n bytes, and zeros. */
+static inline vb vb_load_part(const unsigned char *p, size_t n)
+{
+    unsigned char part[V_BYTES] = {0};
+    memcpy(part, p, n);
+    return vb_load(part);
+}
+
 static inline void vb_store(unsigned char *p, vb x)
 {
     _mm256_storeu_si256((__m256i *)p, x);
@@ -190,53 +212,15 @@ static inline uint32_t vb32_top_u(vb a)
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(half, _mm_shuffle_epi32(half, 0xb1)));
 }
 
-/* The 32-bit lanes of even and of odd number, of a and b in turn, within halves. */
-static inline vb vb_even32(vb a, vb b)
-{
-    return _mm256_castps_si256(
-        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
-}
-
-static inline vb vb_odd32(vb a, vb b)
-{
-    return _mm256_castps_si256(
-        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
-}
-
-/*
- * Stores the largest element, unsigned, of each of V_LANES vectors. Halves of two vectors meet in
- * one, then quarters of four, then eighths of eight.
- */
+/* Stores the largest element, unsigned, of each of V_LANES vectors. */
 static inline void vb16_store_tops(unsigned char *p, const vb a[V_LANES])
 {
-    vb half[4], quarter[2];
-    for (int i = 0; i < 4; i++)
-        half[i] = vb16_max_u(_mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x20),
-                             _mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x31));
-    for (int i = 0; i < 2; i++)
-        quarter[i] = vb16_max_u(_mm256_unpacklo_epi64(half[2 * i], half[2 * i + 1]),
-                                _mm256_unpackhi_epi64(half[2 * i], half[2 * i + 1]));
-    vb eighth = vb16_max_u(vb_even32(quarter[0], quarter[1]), vb_odd32(quarter[0], quarter[1]));
-    vb top = vb16_max_u(_mm256_srli_epi32(eighth, 16),
-                        _mm256_and_si256(eighth, _mm256_set1_epi32(0xffff)));
-    /* Of the vectors 0 2 4 6 in one half, 1 3 5 7 in the other. */
-    __m128i even = _mm256_castsi256_si128(top), odd = _mm256_extracti128_si256(top, 1);
-    _mm_storeu_si128((__m128i *)p, _mm_or_si128(even, _mm_slli_epi32(odd, 16)));
+    store_tops16(p, a);
 }
 
 static inline void vb32_store_tops(unsigned char *p, const vb a[V_LANES])
 {
-    vb half[4], quarter[2];
-    for (int i = 0; i < 4; i++)
-        half[i] = vb32_max_u(_mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x20),
-                             _mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x31));
-    for (int i = 0; i < 2; i++)
-        quarter[i] = vb32_max_u(_mm256_unpacklo_epi64(half[2 * i], half[2 * i + 1]),
-                                _mm256_unpackhi_epi64(half[2 * i], half[2 * i + 1]));
-    vb top = vb32_max_u(vb_even32(quarter[0], quarter[1]), vb_odd32(quarter[0], quarter[1]));
-    __m128i even = _mm256_castsi256_si128(top), odd = _mm256_extracti128_si256(top, 1);
-    _mm_storeu_si128((__m128i *)p, _mm_unpacklo_epi32(even, odd));
-    _mm_storeu_si128((__m128i *)(p + 16), _mm_unpackhi_epi32(even, odd));
+    store_tops32(p, a);
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------
@@ -304,42 +288,46 @@ static inline vh vh_set(int16_t x)
     return _mm256_set1_epi16(x);
 }
 
-/* 2 * V_LANES integers that fit 16 bits, in the order in which v_codes16 has its codes. */
-static inline vh vh_narrow(const int32_t *p)
+/* 2 * V_LANES integers that fit 16 bits, in the order in which v_steps16 has its steps. */
+static inline vh vh_narrow(vi a, vi b)
 {
-    return _mm256_packs_epi32(_mm256_loadu_si256((const __m256i *)p),
-                              _mm256_loadu_si256((const __m256i *)(p + V_LANES)));
+    return _mm256_packs_epi32(a, b);
 }
 
-/* The least and the largest code. */
+/* The least code and how many steps above it the largest is, in bytes. */
 struct v_code_ends {
-    vh least, most;
+    vi least, steps;
 };
 
-/*
- * 16-bit codes of quotients. The conversion rounds half to even; of a NaN, and of what passes 2^31,
- * it makes the least integer. Quotients that may be such are clamped first, which leaves NaN alone;
- * in 16 bits it is then the only one of its kind.
- */
-static inline vh v_codes16(vf a, vf b, vh zero, const struct v_code_ends *ends, int bounded)
+static inline struct v_code_ends v_ends_of(int32_t q_min, int32_t q_max)
 {
-    if (!bounded) {
-        a = v_min(v_set(512.0f), v_max(v_set(-512.0f), a));
-        b = v_min(v_set(512.0f), v_max(v_set(-512.0f), b));
-    }
-    vh q = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
-    if (!bounded)
-        q = _mm256_andnot_si256(_mm256_cmpeq_epi16(q, _mm256_set1_epi16(INT16_MIN)), q);
-    q = _mm256_add_epi16(q, zero);
-    q = _mm256_min_epi16(_mm256_max_epi16(q, ends->least), ends->most);
-    return _mm256_and_si256(q, _mm256_set1_epi16(255));
+    return (struct v_code_ends){_mm256_set1_epi8((char)q_min),
+                                _mm256_set1_epi8((char)(q_max - q_min))};
 }
 
-static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh zero[2],
-                                 const struct v_code_ends *ends, int bounded)
+/*
+ * Quotients, rounded, with `above` added, in 16 bits. They are within 512 or, without `numbers`,
+ * NaN. The conversion rounds half to even; of a NaN it makes the least integer, in 16 bits the only
+ * one of its kind.
+ */
+static inline vh v_steps16(vf a, vf b, vh above, int numbers)
 {
-    vi bytes = _mm256_packus_epi16(v_codes16(q[0], q[1], zero[0], ends, bounded),
-                                   v_codes16(q[2], q[3], zero[1], ends, bounded));
+    vh q = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    if (!numbers)
+        q = _mm256_andnot_si256(_mm256_cmpeq_epi16(q, _mm256_set1_epi16(INT16_MIN)), q);
+    return _mm256_add_epi16(q, above);
+}
+
+/*
+ * Codes of V_CODES quotients. above: zero point less the least code, for each pair of vectors. The
+ * packing clamps to 0 .. 255 steps above the least code.
+ */
+static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh above[2],
+                                 const struct v_code_ends *ends, int numbers)
+{
+    vi bytes = _mm256_packus_epi16(v_steps16(q[0], q[1], above[0], numbers),
+                                   v_steps16(q[2], q[3], above[1], numbers));
+    bytes = _mm256_add_epi8(_mm256_min_epu8(bytes, ends->steps), ends->least);
     /* Packing works within halves: groups of four bytes go back to their places. */
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)codes, bytes);

@@ -8,10 +8,10 @@
 #define QP_SIMD_AVX512_H
 
 #include "fma.h"
+#include "tops.h"
 
 #include <immintrin.h>
 #include <stdint.h>
-#include <string.h>
 
 #define V_LANES 16
 
@@ -64,6 +64,16 @@ static inline vf v_mul(vf a, vf b)
 static inline vf v_div(vf a, vf b)
 {
     return _mm512_div_ps(a, b);
+}
+
+static inline vf v_left(vf s, vf y)
+{
+    return v_left_of_one_512(s, y);
+}
+
+static inline vf v_times(vf x, vf hi, vf lo)
+{
+    return v_times_parts_512(x, hi, lo);
 }
 
 static inline vf v_abs(vf a)
@@ -139,6 +149,11 @@ static inline vb vb_load(const unsigned char *p)
     return _mm512_loadu_si512(p);
 }
 
+static inline vb vb_load_part(const unsigned char *p, size_t n)
+{
+    return _mm512_maskz_loadu_epi8(((__mmask64)1 << n) - 1, p);
+}
+
 static inline void vb_store(unsigned char *p, vb x)
 {
     _mm512_storeu_si512(p, x);
@@ -180,18 +195,22 @@ static inline uint32_t vb32_top_u(vb a)
 
 static inline void vb16_store_tops(unsigned char *p, const vb a[V_LANES])
 {
-    uint16_t tops[V_LANES];
+    __m256i half[V_LANES];
     for (int i = 0; i < V_LANES; i++)
-        tops[i] = (uint16_t)vb16_top_u(a[i]);
-    memcpy(p, tops, sizeof tops);
+        half[i] =
+            _mm256_max_epu16(_mm512_castsi512_si256(a[i]), _mm512_extracti64x4_epi64(a[i], 1));
+    store_tops16(p, half);
+    store_tops16(p + 16, half + 8);
 }
 
 static inline void vb32_store_tops(unsigned char *p, const vb a[V_LANES])
 {
-    uint32_t tops[V_LANES];
+    __m256i half[V_LANES];
     for (int i = 0; i < V_LANES; i++)
-        tops[i] = vb32_top_u(a[i]);
-    memcpy(p, tops, sizeof tops);
+        half[i] =
+            _mm256_max_epu32(_mm512_castsi512_si256(a[i]), _mm512_extracti64x4_epi64(a[i], 1));
+    store_tops32(p, half);
+    store_tops32(p + 32, half + 8);
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------
@@ -253,36 +272,37 @@ static inline vh vh_set(int16_t x)
     return _mm512_set1_epi16(x);
 }
 
-static inline vh vh_narrow(const int32_t *p)
+static inline vh vh_narrow(vi a, vi b)
 {
-    return _mm512_packs_epi32(_mm512_loadu_si512(p), _mm512_loadu_si512(p + V_LANES));
+    return _mm512_packs_epi32(a, b);
 }
 
 struct v_code_ends {
-    vh least, most;
+    vi least, steps;
 };
 
-static inline vh v_codes16(vf a, vf b, vh zero, const struct v_code_ends *ends, int bounded)
+static inline struct v_code_ends v_ends_of(int32_t q_min, int32_t q_max)
 {
-    if (!bounded) {
-        a = v_min(v_set(512.0f), v_max(v_set(-512.0f), a));
-        b = v_min(v_set(512.0f), v_max(v_set(-512.0f), b));
-    }
-    vh q = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
-    if (!bounded)
-        q = _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(q, _mm512_set1_epi16(INT16_MIN)), q);
-    q = _mm512_add_epi16(q, zero);
-    q = _mm512_min_epi16(_mm512_max_epi16(q, ends->least), ends->most);
-    return _mm512_and_si512(q, _mm512_set1_epi16(255));
+    return (struct v_code_ends){_mm512_set1_epi8((char)q_min),
+                                _mm512_set1_epi8((char)(q_max - q_min))};
 }
 
-static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh zero[2],
-                                 const struct v_code_ends *ends, int bounded)
+static inline vh v_steps16(vf a, vf b, vh above, int numbers)
+{
+    vh q = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+    if (!numbers)
+        q = _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(q, _mm512_set1_epi16(INT16_MIN)), q);
+    return _mm512_add_epi16(q, above);
+}
+
+static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh above[2],
+                                 const struct v_code_ends *ends, int numbers)
 {
     /* Packing works within quarters: groups of four bytes go back to their places. */
     const vi places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    vi bytes = _mm512_packus_epi16(v_codes16(q[0], q[1], zero[0], ends, bounded),
-                                   v_codes16(q[2], q[3], zero[1], ends, bounded));
+    vi bytes = _mm512_packus_epi16(v_steps16(q[0], q[1], above[0], numbers),
+                                   v_steps16(q[2], q[3], above[1], numbers));
+    bytes = _mm512_add_epi8(_mm512_min_epu8(bytes, ends->steps), ends->least);
     _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(places, bytes));
 }
 

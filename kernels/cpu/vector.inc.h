@@ -39,7 +39,8 @@ static inline float NAME(of_bits)(uint32_t bits)
     return NAME(at)(p, 0);
 }
 
-static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, float *hi)
+/* The tops of n elements. No element of the signed ones has a sign: they begin at 0. */
+static inline struct NAME(tops) NAME(tops_of)(const unsigned char *src, size_t n)
 {
     struct NAME(tops) even = {vb_zero(), vb_zero()}, odd = even;
     size_t i = 0;
@@ -47,15 +48,25 @@ static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, 
         NAME(raise)(&even, vb_load(src + i * ELEM_BYTES));
         NAME(raise)(&odd, vb_load(src + i * ELEM_BYTES + V_BYTES));
     }
-    /* No element of the signed tops has a sign: they began at 0. */
-    uint32_t low = V_BITS(top_u)(V_BITS(max_u)(even.u, odd.u));
-    uint32_t high = V_BITS(top_u)(V_BITS(max_s)(even.s, odd.s));
+    if (i + PER_VECTOR <= n) {
+        NAME(raise)(&even, vb_load(src + i * ELEM_BYTES));
+        i += PER_VECTOR;
+    }
+    if (i < n)
+        NAME(raise)(&odd, vb_load_part(src + i * ELEM_BYTES, (n - i) * ELEM_BYTES));
+    return (struct NAME(tops)){V_BITS(max_u)(even.u, odd.u), V_BITS(max_s)(even.s, odd.s)};
+}
+
+static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, float *hi)
+{
+    const struct NAME(tops) tops = NAME(tops_of)(src, n);
+    const uint32_t low = V_BITS(top_u)(tops.u), high = V_BITS(top_u)(tops.s);
     if ((low & ~SIGN_BIT) >= INFINITY_BITS || high >= INFINITY_BITS) /* rare: one by one */
         return NAME(range_run)(src, n, lo, hi);
     const float least = NAME(of_bits)(low), most = NAME(of_bits)(high);
     *lo = least < *lo ? least : *lo;
     *hi = most > *hi ? most : *hi;
-    return i < n ? NAME(range_run)(src + i * ELEM_BYTES, n - i, lo, hi) : 0;
+    return 0;
 }
 
 /* Columns that are sets of their own, one by one; stride is that of the rows, in elements. */
@@ -94,14 +105,9 @@ static uint64_t NAME(range_runs)(const unsigned char *src, size_t n, float *lo, 
     vb u[V_LANES], s[V_LANES];
     unsigned char low[V_LANES * ELEM_BYTES], high[V_LANES * ELEM_BYTES];
     for (size_t k = 0; k < V_LANES; k++) {
-        struct NAME(tops) even = {vb_zero(), vb_zero()}, odd = even;
-        const unsigned char *p = src + k * n * ELEM_BYTES;
-        for (size_t i = 0; i < n; i += PER_LINE) {
-            NAME(raise)(&even, vb_load(p + i * ELEM_BYTES));
-            NAME(raise)(&odd, vb_load(p + i * ELEM_BYTES + V_BYTES));
-        }
-        u[k] = V_BITS(max_u)(even.u, odd.u);
-        s[k] = V_BITS(max_s)(even.s, odd.s);
+        const struct NAME(tops) tops = NAME(tops_of)(src + k * n * ELEM_BYTES, n);
+        u[k] = tops.u;
+        s[k] = tops.s;
     }
     V_BITS(store_tops)(low, u);
     V_BITS(store_tops)(high, s);
@@ -122,7 +128,7 @@ static uint64_t NAME(range_even)(const unsigned char *src, size_t n_runs, size_t
 {
     uint64_t others = 0;
     size_t k = 0;
-    for (; n < LONG_RUN && n % PER_LINE == 0 && k + V_LANES <= n_runs; k += V_LANES)
+    for (; n < LONG_RUN && k + V_LANES <= n_runs; k += V_LANES)
         others += NAME(range_runs)(src + k * n * ELEM_BYTES, n, lo + k, hi + k);
     for (; k < n_runs; k++)
         others += NAME(range_long)(src + k * n * ELEM_BYTES, n, &lo[k], &hi[k]);
@@ -188,104 +194,160 @@ static uint64_t NAME(range)(const struct qp_tile *tile, const void *src, void *l
 /* ---- quantize ----------------------------------------------------------------------------------
  */
 
-static void NAME(quantize_rest)(const unsigned char *src, size_t n, float s, int32_t z,
-                                const struct qp_code_rule *rule, uint8_t *codes)
-{
-    const float least = (float)(rule->q_min - z), most = (float)(rule->q_max - z);
-    for (size_t i = 0; i < n; i++)
-        codes[i] = NAME(code)(NAME(at)(src, i), s, z, least, most);
-}
-
 /*
  * V_CODES elements, each vector of them with its own scales, each pair with its own zero points.
- * bounded is a constant where this is called.
+ * way is a constant where this is called.
  */
-static inline void NAME(quantize_step)(const unsigned char *src, const vf scale[4],
-                                       const vh zero[2], const struct v_code_ends *ends,
-                                       int bounded, uint8_t *codes)
+static inline void NAME(quantize_step)(const unsigned char *src, const struct v_scale scale[4],
+                                       const vh above[2], const struct v_code_ends *ends,
+                                       enum v_way way, uint8_t *codes)
 {
     vf q[4];
     for (size_t k = 0; k < 4; k++)
-        q[k] = v_div(V_LOAD(src + k * V_LANES * ELEM_BYTES), scale[k]);
-    v_store_codes(codes, q, zero, ends, bounded);
+        q[k] = v_quotient(V_LOAD(src + k * V_LANES * ELEM_BYTES), &scale[k], way);
+    v_store_codes(codes, q, above, ends, way == V_BOUNDED);
 }
 
-/* n elements of one set: a multiple of V_CODES. */
-static inline void NAME(quantize_whole)(const unsigned char *src, size_t n, float s, int32_t z,
-                                        const struct v_code_ends *ends, int bounded, uint8_t *codes)
+/* n < V_CODES elements, filled up with zeros. */
+static inline void NAME(quantize_rest)(const unsigned char *src, size_t n,
+                                       const struct v_scale scale[4], const vh above[2],
+                                       const struct v_code_ends *ends, enum v_way way,
+                                       uint8_t *codes)
 {
-    const vf scale[4] = {v_set(s), v_set(s), v_set(s), v_set(s)};
-    const vh zero[2] = {vh_set((int16_t)z), vh_set((int16_t)z)};
-    for (size_t i = 0; i < n; i += V_CODES)
-        NAME(quantize_step)(src + i * ELEM_BYTES, scale, zero, ends, bounded, codes + i);
+    unsigned char from[V_CODES * ELEM_BYTES] = {0};
+    uint8_t to[V_CODES];
+    memcpy(from, src, n * ELEM_BYTES);
+    NAME(quantize_step)(from, scale, above, ends, way, to);
+    memcpy(codes, to, n);
 }
 
-static inline void NAME(quantize_long)(const unsigned char *src, size_t n, float s, int32_t z,
-                                       const struct qp_code_rule *rule,
-                                       const struct v_code_ends *ends, int bounded, uint8_t *codes)
+/* n elements of one set, the k-th of a few. */
+static inline void NAME(quantize_run)(const unsigned char *src, size_t n,
+                                      const struct few_sets *few, size_t k,
+                                      const struct v_code_ends *ends, enum v_way way,
+                                      uint8_t *codes)
 {
-    const size_t whole = n - n % V_CODES;
-    NAME(quantize_whole)(src, whole, s, z, ends, bounded, codes);
-    if (whole < n)
-        NAME(quantize_rest)(src + whole * ELEM_BYTES, n - whole, s, z, rule, codes + whole);
+    const struct v_scale one = v_scale_of(few, k), scale[4] = {one, one, one, one};
+    const vh all = vh_set((int16_t)few->above[k]), above[2] = {all, all};
+    size_t i = 0;
+    for (; i + V_CODES <= n; i += V_CODES)
+        NAME(quantize_step)(src + i * ELEM_BYTES, scale, above, ends, way, codes + i);
+    if (i < n)
+        NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, scale, above, ends, way, codes + i);
 }
 
-/* A row of columns that are sets of their own. */
-static inline void NAME(quantize_columns)(const unsigned char *src, size_t n, const float *s,
-                                          const int32_t *z, const struct qp_code_rule *rule,
-                                          const struct v_code_ends *ends, int bounded,
+/* V_CODES elements of sets from k on, each of which has one vector or two. */
+static inline void NAME(quantize_short)(const unsigned char *src, size_t width,
+                                        const struct few_sets *few, size_t k,
+                                        const struct v_code_ends *ends, enum v_way way,
+                                        uint8_t *codes)
+{
+    const size_t second = k + (width == V_LANES), third = k + 2 * V_LANES / width;
+    const size_t set[4] = {k, second, third, third + second - k};
+    struct v_scale scale[4];
+    vi above[4];
+    for (size_t i = 0; i < 4; i++) {
+        scale[i] = v_scale_of(few, set[i]);
+        above[i] = vi_set(few->above[set[i]]);
+    }
+    const vh pairs[2] = {vh_narrow(above[0], above[1]), vh_narrow(above[2], above[3])};
+    NAME(quantize_step)(src, scale, pairs, ends, way, codes);
+}
+
+/* A part of a row: n elements in runs of `width`, the first of which lacks `skip`. */
+static inline void NAME(quantize_runs)(const unsigned char *src, size_t n, size_t width,
+                                       size_t skip, const struct few_sets *few,
+                                       const struct v_code_ends *ends, enum v_way way,
+                                       uint8_t *codes)
+{
+    size_t i = 0, k = 0;
+    if (skip == 0 && (width == V_LANES || width == 2 * V_LANES)) {
+        for (; i + V_CODES <= n; i += V_CODES, k += V_CODES / width)
+            NAME(quantize_short)(src + i * ELEM_BYTES, width, few, k, ends, way, codes + i);
+    }
+    for (; i < n; k++) {
+        const size_t most = width - (k == 0 ? skip : 0), len = n - i < most ? n - i : most;
+        NAME(quantize_run)(src + i * ELEM_BYTES, len, few, k, ends, way, codes + i);
+        i += len;
+    }
+}
+
+/* n <= FEW_SETS columns of a row that are sets of their own. */
+static inline void NAME(quantize_columns)(const unsigned char *src, size_t n,
+                                          const struct few_sets *few,
+                                          const struct v_code_ends *ends, enum v_way way,
                                           uint8_t *codes)
 {
-    size_t i = 0;
-    for (; i + V_CODES <= n; i += V_CODES) {
-        vf scale[4];
-        vh zero[2];
-        for (size_t k = 0; k < 4; k++)
-            scale[k] = v_load(s + i + k * V_LANES);
-        for (size_t k = 0; k < 2; k++)
-            zero[k] = vh_narrow(z + i + 2 * k * V_LANES);
-        NAME(quantize_step)(src + i * ELEM_BYTES, scale, zero, ends, bounded, codes + i);
-    }
-    for (; i < n; i++)
-        NAME(quantize_rest)(src + i * ELEM_BYTES, 1, s[i], z[i], rule, codes + i);
-}
-
-static inline void NAME(quantize_tile)(const struct qp_tile *tile, const unsigned char *src,
-                                       const struct qp_code_rule *rule, const float *scale,
-                                       const int32_t *zero, int bounded, uint8_t *codes)
-{
-    const struct v_code_ends ends = {vh_set((int16_t)rule->q_min), vh_set((int16_t)rule->q_max)};
-    if (tile->col_width == 1) {
-        for (size_t row = 0; row < tile->rows; row++) {
-            size_t set = row / tile->band_rows * tile->cols, at = row * tile->cols;
-            NAME(quantize_columns)
-            (src + at * ELEM_BYTES, tile->cols, scale + set, zero + set, rule, &ends, bounded,
-             codes + at);
+    for (size_t i = 0; i < n; i += V_CODES) {
+        struct v_scale scale[4];
+        vh above[2];
+        for (size_t k = 0; k < 4; k++) {
+            const size_t at = i + k * V_LANES;
+            scale[k] =
+                (struct v_scale){v_load(few->s + at), v_load(few->hi + at), v_load(few->lo + at)};
         }
-        return;
+        for (size_t k = 0; k < 2; k++) {
+            const int32_t *from = few->above + i + 2 * k * V_LANES;
+            above[k] = vh_narrow(vi_load(from), vi_load(from + V_LANES));
+        }
+        const unsigned char *from = src + i * ELEM_BYTES;
+        if (n - i >= V_CODES)
+            NAME(quantize_step)(from, scale, above, ends, way, codes + i);
+        else
+            NAME(quantize_rest)(from, n - i, scale, above, ends, way, codes + i);
     }
-    const size_t width = qp_even_runs(tile), n = tile->rows * tile->cols;
-    if (width && width % V_CODES == 0) {
-        for (size_t k = 0, at = 0; at < n; k++, at += width)
-            NAME(quantize_whole)
-        (src + at * ELEM_BYTES, width, scale[k], zero[k], &ends, bounded, codes + at);
-        return;
-    }
-    FOR_EACH_RUN (tile, run)
-        NAME(quantize_long)
-    (src + run.at * ELEM_BYTES, run.n, scale[run.set], zero[run.set], rule, &ends, bounded,
-     codes + run.at);
 }
 
-/* Two loops: the one for values that are known to be bounded has fewer steps. */
+/* The rows of a band, a few sets at a time. */
+static inline void NAME(quantize_band)(const struct quantize_job *job, const struct qp_band *band,
+                                       const unsigned char *src, enum v_way way, uint8_t *codes)
+{
+    const struct qp_tile *tile = &job->tile;
+    const size_t sets = qp_tile_cols(tile), width = tile->col_width;
+    struct few_sets few = {{0}, {0}, {0}, {0}};
+    for (size_t k = 0, col = 0; k < sets; k += FEW_SETS) {
+        const size_t n = sets - k < FEW_SETS ? sets - k : FEW_SETS, set = band->set + k;
+        const size_t skip = k == 0 ? tile->col_skip : 0, left = tile->cols - col;
+        const size_t n_cols = n * width - skip < left ? n * width - skip : left;
+        few_sets_of(job->rule, job->scale + set, job->zero + set, n, &few);
+        for (size_t row = 0; row < band->n_rows; row++) {
+            const size_t at = row * tile->cols + col;
+            const unsigned char *from = src + at * ELEM_BYTES;
+            if (width == 1)
+                NAME(quantize_columns)(from, n, &few, &job->ends, way, codes + at);
+            else
+                NAME(quantize_runs)(from, n_cols, width, skip, &few, &job->ends, way, codes + at);
+        }
+        col += n_cols;
+    }
+}
+
+static inline void NAME(quantize_tile)(const struct quantize_job *job, const unsigned char *src,
+                                       enum v_way way, uint8_t *codes)
+{
+    FOR_EACH_BAND(&job->tile, band)
+    {
+        const size_t at = band.row * job->tile.cols;
+        NAME(quantize_band)(job, &band, src + at * ELEM_BYTES, way, codes + at);
+    }
+}
+
+/* A loop for each way. */
 static void NAME(quantize)(const struct qp_tile *tile, const void *src,
                            const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
                            uint8_t *codes)
 {
-    if (rule->bounded)
-        NAME(quantize_tile)(tile, src, rule, scale, zero, 1, codes);
+    const size_t width = qp_even_runs(tile);
+    const struct qp_tile row = {1, tile->rows * tile->cols, 1, width, 0};
+    const struct quantize_job job = {width ? row : *tile, rule, scale, zero,
+                                     v_ends_of(rule->q_min, rule->q_max)};
+    const enum v_way way = v_way_of(rule, scale, qp_tile_sets(tile));
+    if (way == V_BOUNDED)
+        NAME(quantize_tile)(&job, src, V_BOUNDED, codes);
+    else if (way == V_CLAMP)
+        NAME(quantize_tile)(&job, src, V_CLAMP, codes);
     else
-        NAME(quantize_tile)(tile, src, rule, scale, zero, 0, codes);
+        NAME(quantize_tile)(&job, src, V_DIVIDE, codes);
 }
 
 /* ---- check -------------------------------------------------------------------------------------
@@ -307,6 +369,10 @@ static void NAME(check_long)(const unsigned char *src, const float *y, size_t at
         }
         if (!vm_all(vm_and(vm_and(within[0], within[1]), vm_and(within[2], within[3]))))
             NAME(check_run)(src, y, i, i + CHECKED, ends, result);
+    }
+    for (; i + V_LANES <= at + n; i += V_LANES) {
+        if (!vm_all(v_within(V_LOAD(src + i * ELEM_BYTES), v_load(y + i), limit)))
+            NAME(check_run)(src, y, i, i + V_LANES, ends, result);
     }
     NAME(check_run)(src, y, i, at + n, ends, result);
 }

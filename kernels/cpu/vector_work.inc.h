@@ -20,6 +20,72 @@ struct check_sets {
 };
 
 /*
+ * How quotients are made. Where no scale is very small or very large, by multiplying with 1 / s in
+ * two parts; kernels/README.md shows that no code differs. Elements that may be anything are
+ * clamped to 512 steps first, which leaves NaN alone.
+ */
+#define SCALE_LEAST 0x1p-64f
+#define SCALE_MOST  0x1p64f
+
+enum v_way { V_DIVIDE, V_CLAMP, V_BOUNDED };
+
+static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, size_t n)
+{
+    unsigned others = 0;
+    for (size_t i = 0; i < n; i++)
+        others |= scale[i] >= SCALE_LEAST && scale[i] <= SCALE_MOST ? 0 : 1;
+    return others ? V_DIVIDE : rule->bounded ? V_BOUNDED : V_CLAMP;
+}
+
+/* Some sets side by side: scales, with 1 / s as hi + lo but for 2^-47 of it, and zero points. */
+#define FEW_SETS 256
+
+struct few_sets {
+    float s[FEW_SETS], hi[FEW_SETS], lo[FEW_SETS];
+    int32_t above[FEW_SETS]; /* zero point less the least code */
+};
+
+static void few_sets_of(const struct qp_code_rule *rule, const float *scale, const int32_t *zero,
+                        size_t n, struct few_sets *few)
+{
+    memcpy(few->s, scale, n * sizeof *scale);
+    for (size_t i = 0; i < n; i++)
+        few->above[i] = zero[i] - rule->q_min;
+    for (size_t i = 0; i < n; i += V_LANES) {
+        const vf s = v_load(few->s + i), hi = v_div(v_set(1), s);
+        v_store(few->hi + i, hi);
+        v_store(few->lo + i, v_div(v_left(s, hi), s));
+    }
+}
+
+struct v_scale {
+    vf s, hi, lo;
+};
+
+static inline struct v_scale v_scale_of(const struct few_sets *few, size_t k)
+{
+    return (struct v_scale){v_set(few->s[k]), v_set(few->hi[k]), v_set(few->lo[k])};
+}
+
+/* Quotients within 512, or NaN. way is a constant where this is called. */
+static inline vf v_quotient(vf x, const struct v_scale *scale, enum v_way way)
+{
+    const vf most = way == V_DIVIDE ? v_set(512) : v_mul(v_set(512), scale->s);
+    const vf q = way == V_DIVIDE ? v_div(x, scale->s) : x;
+    const vf clamped = way == V_BOUNDED ? q : v_min(most, v_max(v_sub(v_set(0), most), q));
+    return way == V_DIVIDE ? clamped : v_times(clamped, scale->hi, scale->lo);
+}
+
+/* What a tile is quantized with. */
+struct quantize_job {
+    struct qp_tile tile;
+    const struct qp_code_rule *rule;
+    const float *scale;
+    const int32_t *zero;
+    struct v_code_ends ends;
+};
+
+/*
  * Sums are made in two steps: the errors of a chunk in f32, then these widened from memory and
  * squared. A chunk is long enough for the second step not to wait for the stores of the
  * first, and short enough for the first-level cache.

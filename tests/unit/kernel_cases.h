@@ -80,11 +80,11 @@ static inline int32_t pick_zero(const struct qp_code_rule *rule, uint64_t *seed)
     return rule->q_min + (int32_t)random_below(seed, (uint64_t)(rule->q_max - rule->q_min + 1));
 }
 
-/* A scale of f32, at times the least normal one or close to the largest. */
-static inline double pick_scale(uint64_t *seed)
+/* A scale of f32; if not mild at times the least normal one or close to the largest. */
+static inline double pick_scale(bool mild, uint64_t *seed)
 {
     static const double special[] = {0x1p-126, 1, 0x1.fffffep127, 0x1p-14, 65504, 0x1.010102p-6};
-    if (random_below(seed, 8) == 0)
+    if (!mild && random_below(seed, 8) == 0)
         return special[random_below(seed, COUNT(special))];
     int exponent = (int)random_below(seed, 40) - 20;
     return (double)(float)ldexp(1.5 + random_signed(seed) / 2, exponent);

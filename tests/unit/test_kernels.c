@@ -7,12 +7,13 @@
 
 static uint64_t turn; /* changes where buffers lie */
 
-/* Fills scales and zero points of a tile. */
+/* Fills scales and zero points of a tile; all scales of every second one are mild. */
 static void pick_params(const struct qp_source_kernels *row, const struct qp_code_rule *rule,
                         size_t n_sets, void *scale, int32_t *zero, uint64_t *seed)
 {
+    const bool mild = random_below(seed, 2);
     for (size_t i = 0; i < n_sets; i++) {
-        set_work(row, scale, i, pick_scale(seed));
+        set_work(row, scale, i, pick_scale(mild, seed));
         zero[i] = pick_zero(rule, seed);
     }
 }
@@ -149,6 +150,28 @@ static void codes_are_the_same_where_the_values_are_known_to_be_bounded(void **s
 {
     (void)state;
     for_each_row(quantize_bounded_tiles);
+}
+
+/* More sets than a kernel prepares at a time, in runs of whole vectors and others. */
+static void quantize_many_sets(const struct qp_source_kernels *row)
+{
+    static const struct qp_tile tiles[] = {
+        {1, 8 * 521, 1, 8, 0},   {1, 16 * 521, 1, 16, 0}, {2, 32 * 259, 1, 32, 0},
+        {3, 64 * 130, 1, 64, 0}, {600, 16, 1, 16, 0},     {600, 32, 1, 40, 0},
+        {3, 8 * 300, 2, 8, 3},   {4, 16 * 270, 2, 16, 0}, {2, 20 * 270, 1, 20, 7},
+        {3, 32 * 260, 3, 32, 0}, {3, 600, 2, 1, 0},       {1, 32 * 260, 1, 32, 16},
+    };
+    uint64_t seed = 15;
+    for (size_t i = 0; i < COUNT(tiles) * 8; i++) {
+        quantize_tile(row, &tiles[i / 8], &seed);
+        quantize_bounded(row, &tiles[i / 8], &seed);
+    }
+}
+
+static void codes_are_those_of_the_contract_for_many_sets(void **state)
+{
+    (void)state;
+    for_each_row(quantize_many_sets);
 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */
@@ -394,6 +417,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_are_those_of_the_contract_for_every_geometry),
         cmocka_unit_test(codes_are_those_of_the_contract_for_every_length),
+        cmocka_unit_test(codes_are_those_of_the_contract_for_many_sets),
         cmocka_unit_test(codes_are_the_same_where_the_values_are_known_to_be_bounded),
         cmocka_unit_test(ties_and_their_neighbours_round_half_to_even_at_every_code),
         cmocka_unit_test(all_patterns_of_16_bits_have_the_code_of_the_contract),

@@ -93,7 +93,7 @@ static void check_tile(const struct qp_source_kernels *row, const struct qp_tile
     double *bound = place(&arrays.bound, n_sets * sizeof *bound);
     struct qp_check expected, found;
     for (size_t i = 0; i < n_sets; i++) {
-        set_work(row, scale, i, pick_scale(seed));
+        set_work(row, scale, i, pick_scale(false, seed));
         zero[i] = pick_zero(rule, seed);
     }
     row->work->bounds(n_sets, scale, rule->q_max - rule->q_min > 15 ? 8 : 4, bound);
