@@ -4,7 +4,9 @@
 Every round runs each job and what it is compared with once, by turns, so that a busy moment of the
 machine hits all of them alike; the ratio of a row is the median of its rounds' ratios. Before each
 timed run, of either, untimed, the output is removed and a scratch file as large as it is written
-and deleted: on virtual machines fresh pages cost several times what used ones do.
+and deleted: on virtual machines fresh pages cost several times what used ones do. For the same reason
+a file is kept that has one page in each 256 KiB of free memory: a machine that gives memory back to
+its host does so in large blocks, and so there are none.
 
 Peers are compared if they are there: llama-quantize on PATH, torch and safetensors in the virtual
 environment of --venv. What is left out is named, with the reason.
@@ -30,6 +32,7 @@ MODEL_BYTES = 2143289344  # four layers with the vocabulary: see make.c
 SMALL_BYTES = 30000 * 64 * 64 * 2
 LARGE_TENSORS, LARGE_SHAPE = 222, (11008, 4096)  # 20.02 GB of bf16
 STARTS = 20
+PAGE, HOLD_BLOCK = 4096, 256 << 10
 
 QUANTIZE = ["{qplan}", "quantize", "-q", "--threads", "{threads}", "-o", "{out}"]
 DEQUANTIZE = ["{qplan}", "dequantize", "-q", "--threads", "{threads}", "-o", "{out}"]
@@ -169,6 +172,15 @@ class Bench:
             drop_caches()
             self.time([self.tool("qplan"), "--version"])
 
+    def hold_memory(self, n_bytes):
+        """Leaves so much memory free in small pieces: pages that stay lie between those that go."""
+        kept, gone = (self.path(False, name) for name in ("held", "scratch"))
+        with open(kept, "wb", buffering=0) as stays, open(gone, "wb", buffering=0) as goes:
+            for _ in range(n_bytes // HOLD_BLOCK):
+                stays.write(bytes(PAGE))
+                goes.write(bytes(HOLD_BLOCK - PAGE))
+        os.remove(gone)
+
     # ---- Running ---------------------------------------------------------------------------------
 
     def time(self, command, env=None):
@@ -218,6 +230,9 @@ class Bench:
     def run_rows(self, rows, rounds):
         for row in rows:
             self.start_row(row)
+        if rows:
+            largest = max(max(row.out_bytes, row.base_out_bytes) for row in rows)
+            self.hold_memory(largest + largest // 4)
         for index in range(rounds if rows else 0):
             for row in rows:
                 self.run_row(row, index)
