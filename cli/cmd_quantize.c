@@ -93,6 +93,7 @@ static enum qplan_status execute(struct quantize *q, struct qplan_error *err)
     struct qplan_quantize_options run_options = {
         .out_path = q->output,
         .verify = args_has(q->args, "verify"),
+        .brief = !q->task.json, /* then a summary is all that is shown */
         .gates = task_gates(&q->task),
         .n_gates = q->task.n_gates,
     };

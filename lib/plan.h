@@ -57,11 +57,14 @@ enum qplan_status qp_plan_layout(struct qplan_plan *plan, unsigned threads,
                                  struct qplan_error *err);
 
 /*
- * The file that a plan has written, for reports; its header must have been compared. It borrows
- * from the plan; the descriptor stays the caller's.
+ * The file that a plan has written, for reports, if they want tensors with these; its header must
+ * have been compared. It borrows from the plan; the descriptor stays the caller's.
  */
 enum qplan_status qp_plan_written(struct qplan_checkpoint **out, const struct qplan_plan *plan,
-                                  int fd, const char *path, struct qplan_error *err);
+                                  bool tensors, int fd, const char *path, struct qplan_error *err);
+
+/* A quantized tensor of that file; its codes are an output of the plan. */
+struct qp_native_tensor qp_plan_native(const struct qp_plan_tensor *planned);
 
 /* Appends the file name of a path without its folder and without ".safetensors". */
 void qp_put_stem(struct qp_writer *w, const char *path);

@@ -75,6 +75,12 @@ static bool needs_source(const struct qplan_quantize_options *options)
     return measured;
 }
 
+/* Whether totals are all that is asked for: a gate may ask for anything. */
+static bool is_brief(const struct qplan_quantize_options *options)
+{
+    return options->brief && !options->verify && options->n_gates == 0;
+}
+
 /* What came of a step. */
 struct outcome {
     enum qplan_status status;
@@ -109,6 +115,7 @@ static void report_step(void *ctx)
         .file = c->written,
         .source = measured ? c->header->plan->checkpoint : NULL,
         .plan = c->header->plan,
+        .brief = is_brief(c->options),
         .prove = c->options->verify,
     };
     /* What a device wrote is proven by the CPU, whatever the device can do. */
@@ -133,7 +140,8 @@ static enum qplan_status report_known(struct check *c, bool *differs, struct qpl
 {
     static const qp_step_fn steps[] = {check_step, report_step};
     const struct qplan_plan *plan = c->header->plan;
-    QP_TRY(qp_plan_written(&c->written, plan, c->header->out->fd, c->options->out_path, err));
+    QP_TRY(qp_plan_written(&c->written, plan, !is_brief(c->options), c->header->out->fd,
+                           c->options->out_path, err));
     *differs = c->written->st.file.size != qplan_plan_output_bytes(plan);
     if (*differs)
         return QPLAN_OK;

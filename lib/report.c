@@ -367,8 +367,10 @@ static void pool(struct qplan_report *report, const struct qp_row *row)
     struct qp_measure *t = &report->total_measure;
     const struct qp_param_facts *f = row->facts;
     struct qp_param_facts *total = &report->total_facts;
-    total->half_step = f->half_step > total->half_step ? f->half_step : total->half_step;
-    total->bound = f->bound > total->bound ? f->bound : total->bound;
+    if (f) {
+        total->half_step = f->half_step > total->half_step ? f->half_step : total->half_step;
+        total->bound = f->bound > total->bound ? f->bound : total->bound;
+    }
     if (!m)
         return;
     t->e2 += m->e2;
@@ -380,38 +382,64 @@ static void pool(struct qplan_report *report, const struct qp_row *row)
     t->max_clip = m->max_clip > t->max_clip ? m->max_clip : t->max_clip;
 }
 
-static void add_totals(struct qplan_report *report)
+/* Bits of quantized tensors, before and after. */
+struct bits {
+    uint64_t source, code;
+};
+
+static void add_row(struct qplan_report *report, const struct qp_row *row, struct bits *bits)
 {
     struct qplan_totals *t = &report->totals;
-    uint64_t code_bits = 0, source_bits = 0;
+    const struct qp_logical *tensor = &row->tensor;
+    struct qp_sizes sizes = qp_row_sizes(row);
+    t->tensors++;
+    t->elements += sizes.elements;
+    t->source_bytes += sizes.source_bytes;
+    t->code_bytes += sizes.code_bytes;
+    t->param_bytes += sizes.param_bytes;
+    t->quantized += row->restored;
+    if (row->restored)
+        return;
+    if (!tensor->native) {
+        t->kept++;
+        t->kept_bytes += entry_bytes(tensor->entry);
+        add_kept(report, row);
+        return;
+    }
+    t->quantized++;
+    bits->source += sizes.elements * qplan_storage_bits(tensor->source);
+    bits->code += sizes.elements * qplan_dtype_bits(tensor->native->scheme.dtype);
+    pool(report, row);
+    report->measured_elements += row->measured ? sizes.elements : 0;
+}
+
+/* The row of a tensor that the plan has written, without what only its bytes tell. */
+static void add_planned(struct qplan_report *report, const struct qp_plan_tensor *planned,
+                        struct bits *bits)
+{
+    const struct qp_native_tensor native = qp_plan_native(planned);
+    const struct qplan_entry *source = planned->source;
+    const struct qp_row row = {.tensor = {.entry = planned->outputs,
+                                          .native = planned->quantize ? &native : NULL,
+                                          .source = (enum qplan_storage)source->storage,
+                                          .shape = source->shape,
+                                          .rank = source->rank},
+                               .reason = planned->reason};
+    add_row(report, &row, bits);
+}
+
+static void add_totals(struct qplan_report *report, const struct qplan_plan *plan)
+{
+    struct qplan_totals *t = &report->totals;
+    struct bits bits = {0, 0};
     report->total_facts = (struct qp_param_facts){0, 0, -1, -1};
     report->total_measure.max_abs = -1;
-    for (size_t i = 0; i < report->n_rows; i++) {
-        const struct qp_row *row = &report->rows[i];
-        const struct qp_logical *tensor = &row->tensor;
-        struct qp_sizes sizes = qp_row_sizes(row);
-        t->tensors++;
-        t->elements += sizes.elements;
-        t->source_bytes += sizes.source_bytes;
-        t->code_bytes += sizes.code_bytes;
-        t->param_bytes += sizes.param_bytes;
-        t->quantized += row->restored;
-        if (row->restored)
-            continue;
-        if (!tensor->native) {
-            t->kept++;
-            t->kept_bytes += entry_bytes(tensor->entry);
-            add_kept(report, row);
-            continue;
-        }
-        t->quantized++;
-        source_bits += sizes.elements * qplan_storage_bits(tensor->source);
-        code_bits += sizes.elements * qplan_dtype_bits(tensor->native->scheme.dtype);
-        pool(report, row);
-        report->measured_elements += row->measured ? sizes.elements : 0;
-    }
+    for (size_t i = 0; i < report->n_rows; i++)
+        add_row(report, &report->rows[i], &bits);
+    for (size_t i = 0; report->brief && i < plan->n_tensors; i++)
+        add_planned(report, &plan->tensors[i], &bits);
     t->data_bytes = t->code_bytes + t->param_bytes + t->kept_bytes;
-    t->ratio_ideal = qp_ratio((double)source_bits, (double)code_bits);
+    t->ratio_ideal = qp_ratio((double)bits.source, (double)bits.code);
     t->ratio = qp_ratio((double)t->source_bytes, (double)t->data_bytes);
     t->bpw = qp_ratio(8.0 * (double)t->data_bytes, (double)t->elements);
 }
@@ -452,13 +480,14 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     struct builder b = {.request = request, .run = run, .report = report, .err = err};
     fenv_t callers;
     qp_fenv_enter(&callers);
+    report->brief = request->brief;
     enum qplan_status status = describe_files(&b);
-    if (status == QPLAN_OK)
+    if (status == QPLAN_OK && !request->brief)
         status = make_rows(&b);
     if (status == QPLAN_OK && request->source)
         status = measure(&b);
     if (status == QPLAN_OK)
-        add_totals(report);
+        add_totals(report, request->plan);
     qp_fenv_leave(&callers);
     qp_free(b.pairs);
     if (status != QPLAN_OK) {
@@ -467,6 +496,13 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     }
     *out = report;
     return request->prove && b.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
+}
+
+enum qplan_status qp_report_has_rows(const struct qplan_report *report, struct qplan_error *err)
+{
+    return report->brief ? qp_fail(err, QPLAN_ERR_USAGE, report->path,
+                                   "a brief report has totals, and no tensors to write")
+                         : QPLAN_OK;
 }
 
 enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,

@@ -8,7 +8,6 @@
 #define QP_SIMD_AVX2_H
 
 #include "fma.h"
-#include "tops.h"
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -212,15 +211,53 @@ static inline uint32_t vb32_top_u(vb a)
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(half, _mm_shuffle_epi32(half, 0xb1)));
 }
 
-/* Stores the largest element, unsigned, of each of V_LANES vectors. */
-static inline void vb16_store_tops(unsigned char *p, const vb a[V_LANES])
+/* The 32-bit lanes of even and of odd number, of a and b in turn, within halves. */
+static inline vb vb_even32(vb a, vb b)
 {
-    store_tops16(p, a);
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
 }
 
-static inline void vb32_store_tops(unsigned char *p, const vb a[V_LANES])
+static inline vb vb_odd32(vb a, vb b)
 {
-    store_tops32(p, a);
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
+}
+
+/*
+ * Stores the largest element, unsigned, of each of V_LANES vectors, which may be used up. Halves of
+ * two vectors meet in one, then quarters of four, then eighths of eight.
+ */
+static inline void vb16_store_tops(unsigned char *p, vb a[V_LANES])
+{
+    vb half[4], quarter[2];
+    for (int i = 0; i < 4; i++)
+        half[i] = vb16_max_u(_mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x20),
+                             _mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x31));
+    for (int i = 0; i < 2; i++)
+        quarter[i] = vb16_max_u(_mm256_unpacklo_epi64(half[2 * i], half[2 * i + 1]),
+                                _mm256_unpackhi_epi64(half[2 * i], half[2 * i + 1]));
+    vb eighth = vb16_max_u(vb_even32(quarter[0], quarter[1]), vb_odd32(quarter[0], quarter[1]));
+    vb top = vb16_max_u(_mm256_srli_epi32(eighth, 16),
+                        _mm256_and_si256(eighth, _mm256_set1_epi32(0xffff)));
+    /* Of the vectors 0 2 4 6 in one half, 1 3 5 7 in the other. */
+    __m128i even = _mm256_castsi256_si128(top), odd = _mm256_extracti128_si256(top, 1);
+    _mm_storeu_si128((__m128i *)p, _mm_or_si128(even, _mm_slli_epi32(odd, 16)));
+}
+
+static inline void vb32_store_tops(unsigned char *p, vb a[V_LANES])
+{
+    vb half[4], quarter[2];
+    for (int i = 0; i < 4; i++)
+        half[i] = vb32_max_u(_mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x20),
+                             _mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x31));
+    for (int i = 0; i < 2; i++)
+        quarter[i] = vb32_max_u(_mm256_unpacklo_epi64(half[2 * i], half[2 * i + 1]),
+                                _mm256_unpackhi_epi64(half[2 * i], half[2 * i + 1]));
+    vb top = vb32_max_u(vb_even32(quarter[0], quarter[1]), vb_odd32(quarter[0], quarter[1]));
+    __m128i even = _mm256_castsi256_si128(top), odd = _mm256_extracti128_si256(top, 1);
+    _mm_storeu_si128((__m128i *)p, _mm_unpacklo_epi32(even, odd));
+    _mm_storeu_si128((__m128i *)(p + 16), _mm_unpackhi_epi32(even, odd));
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------

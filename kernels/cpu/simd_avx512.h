@@ -8,7 +8,6 @@
 #define QP_SIMD_AVX512_H
 
 #include "fma.h"
-#include "tops.h"
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -193,24 +192,53 @@ static inline uint32_t vb32_top_u(vb a)
     return _mm512_reduce_max_epu32(a);
 }
 
-static inline void vb16_store_tops(unsigned char *p, const vb a[V_LANES])
+/* n vectors of twice as many: two quarters of each, and the other two. */
+#define QUARTERS(max, a, n, low, high)                                                             \
+    for (int i = 0; i < (n); i++)                                                                  \
+        (a)[i] = max(_mm512_shuffle_i32x4((a)[2 * i], (a)[2 * i + 1], low),                        \
+                     _mm512_shuffle_i32x4((a)[2 * i], (a)[2 * i + 1], high));
+
+/* Two vectors of four: halves of quarters. */
+#define EIGHTHS(max, a)                                                                            \
+    for (int i = 0; i < 2; i++)                                                                    \
+        (a)[i] = max(_mm512_unpacklo_epi64((a)[2 * i], (a)[2 * i + 1]),                            \
+                     _mm512_unpackhi_epi64((a)[2 * i], (a)[2 * i + 1]));
+
+static inline vb even_of(vb a, vb b)
 {
-    __m256i half[V_LANES];
-    for (int i = 0; i < V_LANES; i++)
-        half[i] =
-            _mm256_max_epu16(_mm512_castsi512_si256(a[i]), _mm512_extracti64x4_epi64(a[i], 1));
-    store_tops16(p, half);
-    store_tops16(p + 16, half + 8);
+    return _mm512_castps_si512(
+        _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88));
 }
 
-static inline void vb32_store_tops(unsigned char *p, const vb a[V_LANES])
+static inline vb odd_of(vb a, vb b)
 {
-    __m256i half[V_LANES];
-    for (int i = 0; i < V_LANES; i++)
-        half[i] =
-            _mm256_max_epu32(_mm512_castsi512_si256(a[i]), _mm512_extracti64x4_epi64(a[i], 1));
-    store_tops32(p, half);
-    store_tops32(p + 32, half + 8);
+    return _mm512_castps_si512(
+        _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd));
+}
+
+/* Lane 4 q + i is of vector 4 i + q, where q numbers the quarters. */
+static inline vb in_order(vb tops)
+{
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), tops);
+}
+
+static inline void vb16_store_tops(unsigned char *p, vb a[V_LANES])
+{
+    QUARTERS(_mm512_max_epu16, a, 8, 0x44, 0xee)
+    QUARTERS(_mm512_max_epu16, a, 4, 0x88, 0xdd)
+    EIGHTHS(_mm512_max_epu16, a)
+    const vb pairs = _mm512_max_epu16(even_of(a[0], a[1]), odd_of(a[0], a[1]));
+    const vb tops = _mm512_max_epu16(pairs, _mm512_srli_epi32(pairs, 16));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(in_order(tops)));
+}
+
+static inline void vb32_store_tops(unsigned char *p, vb a[V_LANES])
+{
+    QUARTERS(_mm512_max_epu32, a, 8, 0x44, 0xee)
+    QUARTERS(_mm512_max_epu32, a, 4, 0x88, 0xdd)
+    EIGHTHS(_mm512_max_epu32, a)
+    _mm512_storeu_si512(p, in_order(_mm512_max_epu32(even_of(a[0], a[1]), odd_of(a[0], a[1]))));
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------

@@ -45,12 +45,18 @@ struct few_sets {
     int32_t above[FEW_SETS]; /* zero point less the least code */
 };
 
+/* The places behind the last set, as far as vectors reach, have numbers that hurt nothing. */
 static void few_sets_of(const struct qp_code_rule *rule, const float *scale, const int32_t *zero,
                         size_t n, struct few_sets *few)
 {
-    memcpy(few->s, scale, n * sizeof *scale);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        few->s[i] = scale[i];
         few->above[i] = zero[i] - rule->q_min;
+    }
+    for (; n % V_CODES; n++) {
+        few->s[n] = 1;
+        few->above[n] = 0;
+    }
     for (size_t i = 0; i < n; i += V_LANES) {
         const vf s = v_load(few->s + i), hi = v_div(v_set(1), s);
         v_store(few->hi + i, hi);
@@ -79,6 +85,7 @@ static inline vf v_quotient(vf x, const struct v_scale *scale, enum v_way way)
 /* What a tile is quantized with. */
 struct quantize_job {
     struct qp_tile tile;
+    size_t n_cols; /* sets side by side */
     const struct qp_code_rule *rule;
     const float *scale;
     const int32_t *zero;
