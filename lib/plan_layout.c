@@ -271,10 +271,13 @@ static void tensors_step(void *ctx)
 /* With fewer tensors a second thread costs more than it saves. */
 #define MANY_TENSORS 4096
 
-/* A fault of a name explains one of the tensors: so it comes first. */
+/*
+ * The longer half begins: this thread takes it, before another is awake. A fault of a name explains
+ * one of the tensors, so it counts first.
+ */
 static enum qplan_status lay_out(struct qplan_plan *plan, unsigned threads, struct qplan_error *err)
 {
-    static const qp_step_fn steps[] = {metadata_step, tensors_step};
+    static const qp_step_fn steps[] = {tensors_step, metadata_step};
     struct halves h = {.plan = plan};
     qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 2, &h);
     const struct half *bad = h.metadata.status != QPLAN_OK ? &h.metadata : &h.tensors;
