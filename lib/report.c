@@ -417,14 +417,17 @@ static void add_row(struct qplan_report *report, const struct qp_row *row, struc
 static void add_planned(struct qplan_report *report, const struct qp_plan_tensor *planned,
                         struct bits *bits)
 {
-    const struct qp_native_tensor native = qp_plan_native(planned);
     const struct qplan_entry *source = planned->source;
-    const struct qp_row row = {.tensor = {.entry = planned->outputs,
-                                          .native = planned->quantize ? &native : NULL,
-                                          .source = (enum qplan_storage)source->storage,
-                                          .shape = source->shape,
-                                          .rank = source->rank},
-                               .reason = planned->reason};
+    struct qp_native_tensor native;
+    struct qp_row row = {.tensor = {.entry = planned->outputs,
+                                    .source = (enum qplan_storage)source->storage,
+                                    .shape = source->shape,
+                                    .rank = source->rank},
+                         .reason = planned->reason};
+    if (planned->quantize) { /* a kept one has no sidecars */
+        native = qp_plan_native(planned);
+        row.tensor.native = &native;
+    }
     add_row(report, &row, bits);
 }
 

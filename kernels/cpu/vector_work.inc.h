@@ -37,7 +37,7 @@ static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, 
     return others ? V_DIVIDE : rule->bounded ? V_BOUNDED : V_CLAMP;
 }
 
-/* Some sets side by side: scales, with 1 / s as hi + lo but for 2^-47 of it, and zero points. */
+/* Some sets side by side: scales, with 1 / s as hi + lo but for 2^-48 of it, and zero points. */
 #define FEW_SETS 256
 
 struct few_sets {
