@@ -70,16 +70,24 @@ struct qp_sums {
 
 /*
  * What the caller of sums wants to know: the largest error only if it is above the floor, and
- * whether all keep to bounds. Elements come in runs of `width`, a multiple of 16 that divides n;
- * for element i the bound is bound[i / width], and y is 0 or at least step[i / width] in size, a
- * number of working precision. With a width of 0 there are no bounds, and nothing is within them.
+ * whether all keep to bounds. Elements come in runs of `width`, of which the first lacks its first
+ * `skip` elements, and the last may be cut; width, skip < width and n are multiples of 16. For the
+ * elements of a run k the bound is bound[k], and y is 0 or at least step[k] in size, a number of
+ * working precision. With a width of 0 there are no bounds, and nothing is within them.
  */
 struct qp_sums_wish {
     double floor;
-    size_t width;
+    size_t width, skip;
     const double *bound;
     const void *step;
 };
+
+/* Where a run ends, of n elements. */
+static inline size_t qp_run_end(const struct qp_sums_wish *wish, size_t run, size_t n)
+{
+    const size_t end = (run + 1) * wish->width - wish->skip;
+    return end < n ? end : n;
+}
 
 /* The kernels that read one float dtype. */
 struct qp_source_kernels {

@@ -138,23 +138,35 @@ static void gather_runs(const struct qp_tile *tile, size_t work_bytes, struct bl
     runs->wish.step = runs->scale;
 }
 
+/* The runs of a tile; false where they do not go with the lanes of the sums. */
+static bool tile_runs(const struct qp_tile *tile, struct qp_sums_wish *wish)
+{
+    if (tile->rows == 1 && tile->col_skip + tile->cols <= tile->col_width) {
+        wish->width = QP_BLOCK;
+        return tile->cols % 16 == 0;
+    }
+    wish->width = tile->rows == 1 || tile->col_width < tile->cols ? tile->col_width : tile->cols;
+    wish->skip = tile->col_skip;
+    return tile->cols % 16 == 0 && wish->width % 16 == 0 && wish->skip % 16 == 0 &&
+           (tile->rows == 1 || tile->cols % wish->width == 0);
+}
+
 /*
  * Bounds for the sums of a block that is one part: then these find out on their way whether any
- * element needs to be judged. None where runs of sets do not go with the lanes of the sums. A code
- * is an integer, so a scale is the step from 0 to the next value.
+ * element needs to be judged. A code is an integer, so a scale is the step from 0 to the next
+ * value.
  */
 static void bound_block(const struct task *task, const struct qp_decoded *part,
                         struct block_runs *runs)
 {
     const struct qp_tile *tile = &part->tile;
-    const size_t width = tile->col_width < tile->cols ? tile->col_width : tile->cols;
     const size_t work_bytes = task->kernels->work_bytes;
-    if (part->at % QP_BLOCK || !part->ends_block || tile->col_skip || width % 16 ||
-        tile->cols % width)
+    struct qp_sums_wish wish = runs->wish;
+    if (part->at % QP_BLOCK || !part->ends_block || !tile_runs(tile, &wish))
         return;
-    runs->wish.width = width;
-    runs->wish.bound = task->b->bound + part->set;
-    runs->wish.step = (const char *)task->decoder.window.scale + part->set * work_bytes;
+    wish.bound = task->b->bound + part->set;
+    wish.step = (const char *)task->decoder.window.scale + part->set * work_bytes;
+    runs->wish = wish;
     if (tile->rows > 1 && tile->band_rows > 1)
         gather_runs(tile, work_bytes, runs);
 }

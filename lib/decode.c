@@ -21,6 +21,11 @@ enum qplan_status qp_decode_begin(struct qp_decoder *d, enum qplan_isa isa, stru
     const struct qp_native_tensor *tensor = d->tensor;
     d->form = qp_code_form(&tensor->scheme, isa);
     qp_sets_make(&d->sets, &tensor->scheme, tensor->shape, tensor->rank);
+    if (qp_sets_are_flat(&d->sets)) { /* then no part needs to end with a row */
+        d->sets.row_len = d->sets.n_elems;
+        d->sets.n_bands = 1;
+        d->sets.n_cols = d->sets.n_sets;
+    }
     return qp_read_code_bytes(d->st, tensor->part[QP_CODES], &d->sets, d->form.packed, d->elem,
                               (size_t)d->n, d->codes + QP_BLOCK + 64, &d->bytes, err);
 }

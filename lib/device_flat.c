@@ -57,12 +57,6 @@ static void cut_pieces(uint64_t length, uint64_t skip, uint64_t n, qk_u32 *cut_l
     *cut_skip = (qk_u32)(length < n ? skip : *cut_length - cut(length - skip, n));
 }
 
-/* Whether sets follow each other without regard to rows. */
-static bool sets_are_flat(const struct qp_sets *sets)
-{
-    return sets->band_rows == 1 && sets->period_rows == 1 && sets->row_len % sets->col_width == 0;
-}
-
 /* The rows behind the first one. */
 static void set_rows(struct qk_flat_args *a, const struct qp_flat_work *work)
 {
@@ -84,7 +78,7 @@ static void set_sets(struct qk_flat_args *a, const struct qp_flat_work *work)
     const uint64_t row = work->elem / sets->row_len, col = work->elem % sets->row_len;
     const uint64_t set = qp_band_of(sets, row) * sets->n_cols + col / sets->col_width;
     a->first_set = (qk_u32)qp_window_place(&work->window, set);
-    a->head = sets_are_flat(sets) ? a->n : (qk_u32)qp_min_u64(sets->row_len - col, work->n);
+    a->head = qp_sets_are_flat(sets) ? a->n : (qk_u32)qp_min_u64(sets->row_len - col, work->n);
     a->row_len = cut(sets->row_len, work->n);
     cut_pieces(sets->col_width, col % sets->col_width, work->n, &a->col_width, &a->col_skip);
     if (a->head < a->n)

@@ -184,6 +184,11 @@ static uint64_t rows_together(const struct qp_sets *sets, uint64_t row, uint64_t
     return qp_band_row(sets, band) + qp_band_rows(sets, band) - row;
 }
 
+bool qp_sets_are_flat(const struct qp_sets *sets)
+{
+    return sets->band_rows == 1 && sets->period_rows == 1 && sets->row_len % sets->col_width == 0;
+}
+
 uint64_t qp_tile_at(const struct qp_sets *sets, uint64_t elem, uint64_t end, uint64_t most_sets,
                     struct qp_tile *tile, uint64_t *first_set)
 {

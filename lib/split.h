@@ -91,6 +91,9 @@ uint64_t qp_window_place(const struct qp_set_window *window, uint64_t set);
 uint64_t qp_window_fit(const struct qp_sets *sets, uint64_t elem, uint64_t n, uint64_t most_sets,
                        struct qp_set_window *window);
 
+/* Whether sets follow each other in flat order, without regard to rows. */
+bool qp_sets_are_flat(const struct qp_sets *sets);
+
 /* The band of a row of the matrix. */
 uint64_t qp_band_of(const struct qp_sets *sets, uint64_t row);
 

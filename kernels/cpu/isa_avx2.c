@@ -30,8 +30,8 @@ static void pack4(const uint8_t *codes, size_t n, uint8_t *packed)
 static void unpack4(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes)
 {
     size_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        v_unpack32(packed + i / 2, is_signed ? 8 : 0, codes + i);
+    for (; i + 64 <= n; i += 64)
+        v_unpack64(packed + i / 2, is_signed ? 8 : 0, codes + i);
     qp_scalar_codes.unpack4(packed + i / 2, n - i, is_signed, codes + i);
 }
 

@@ -273,10 +273,14 @@ static inline vf v_load_f16(const unsigned char *p)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
+/* A load that fills both halves costs no more than one of a half, and then one step is enough. */
 static inline vf v_load_bf16(const unsigned char *p)
 {
-    vi wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+    const vi places =
+        _mm256_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7, /**/
+                         -1, -1, 8, 9, -1, -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15);
+    vi twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_shuffle_epi8(twice, places));
 }
 
 /* What is infinite becomes the largest finite value. */
@@ -455,16 +459,23 @@ static inline void v_pack32(const uint8_t *codes, uint8_t *packed)
     _mm_storeu_si128((__m128i *)packed, _mm256_castsi256_si128(bytes));
 }
 
-/* 16 bytes to 32 codes; flip is 8 for signed codes, else 0: (c ^ 8) - 8 extends the sign. */
-static inline void v_unpack32(const uint8_t *packed, uint8_t flip, uint8_t *codes)
+/*
+ * 32 bytes to 64 codes; flip is 8 for signed codes, else 0: (c ^ 8) - 8 extends the sign.
+ * Neighbours meet within halves, and go to their places as they are stored.
+ */
+static inline void v_unpack64(const uint8_t *packed, uint8_t flip, uint8_t *codes)
 {
-    const __m128i mask = _mm_set1_epi8(15);
-    __m128i bytes = _mm_loadu_si128((const __m128i *)packed);
-    __m128i even = _mm_and_si128(bytes, mask), odd = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
-    vi all = _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd));
-    const vi sign = _mm256_set1_epi8((char)flip);
-    all = _mm256_sub_epi8(_mm256_xor_si256(all, sign), sign);
-    _mm256_storeu_si256((__m256i *)codes, all);
+    const vi mask = _mm256_set1_epi8(15), sign = _mm256_set1_epi8((char)flip);
+    vi bytes = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)packed),
+                                _mm256_or_si256(sign, _mm256_slli_epi16(sign, 4)));
+    vi even = _mm256_sub_epi8(_mm256_and_si256(bytes, mask), sign);
+    vi odd = _mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask), sign);
+    vi first = _mm256_unpacklo_epi8(even, odd), second = _mm256_unpackhi_epi8(even, odd);
+    __m128i *to = (__m128i *)codes;
+    _mm_storeu_si128(to, _mm256_castsi256_si128(first));
+    _mm_storeu_si128(to + 1, _mm256_castsi256_si128(second));
+    _mm_storeu_si128(to + 2, _mm256_extracti128_si256(first, 1));
+    _mm_storeu_si128(to + 3, _mm256_extracti128_si256(second, 1));
 }
 
 #endif

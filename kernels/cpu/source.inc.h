@@ -262,15 +262,15 @@ static void NAME(sums)(const void *src, const void *y, size_t n, const struct qp
                        struct qp_sums *result)
 {
     const unsigned char *from = src;
-    const size_t width = wish->width ? wish->width : n;
     struct sum_lanes sum = {.e2 = {0}};
     double most = -1;
     bool within = wish->width > 0;
-    for (size_t i = 0; i < n; i += width) {
+    for (size_t i = 0, run = 0, end; i < n; i = end, run++) {
+        end = wish->width ? qp_run_end(wish, run, n) : n;
         const double largest =
-            NAME(add_part)(&sum, from + i * ELEM_BYTES, (const WORK *)y + i, width);
+            NAME(add_part)(&sum, from + i * ELEM_BYTES, (const WORK *)y + i, end - i);
         most = largest > most ? largest : most;
-        within = within && (WORK)largest <= LIMIT(wish->bound[i / width]);
+        within = within && (WORK)largest <= LIMIT(wish->bound[run]);
     }
     /* No comparison sees an error that is a NaN, but its sum does. */
     const double e2 = tree16(sum.e2);

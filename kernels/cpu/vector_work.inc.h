@@ -94,10 +94,11 @@ struct quantize_job {
 
 /*
  * Sums are made in two steps: the errors of a chunk in f32, then these widened from memory and
- * squared. A chunk is long enough for the second step not to wait for the stores of the
- * first, and short enough for the first-level cache.
+ * squared. The second step of a chunk goes beside the first of the next one: they want different
+ * parts of a CPU. A chunk is long enough for a sum not to wait for the store of its error, and
+ * short enough for the first-level cache.
  */
-#define SUMS_CHUNK 512
+#define SUMS_CHUNK 256
 
 /* The sums of a block under way, in all sixteen lanes. */
 #define SUMS_VECTORS (16 / V_DOUBLES)
@@ -122,23 +123,27 @@ static inline void begin_sums(struct v_sums *sums, bool bounded)
 }
 
 /*
- * Adds n elements, each to its lane, of which there are what they decode to and the errors, exact
- * in f32: so are their squares and the sum of both in f64. Out of line like the other loop: either
- * wants nearly all registers for the lanes.
+ * Adds 16 elements, each to its lane, of which there are what they decode to and the errors, exact
+ * in f32: so are their squares and the sum of both in f64.
  */
+static inline void add_exact(struct v_sum_lanes *sum, const float *y, const float *e)
+{
+    for (size_t k = 0; k < SUMS_VECTORS; k++) {
+        const vd wide_y = vd_load_wide(y + k * V_DOUBLES);
+        const vd wide_e = vd_load_wide(e + k * V_DOUBLES);
+        sum->e2[k] = vd_add_square(sum->e2[k], wide_e);
+        sum->x2[k] = vd_add_square(sum->x2[k], vd_add(wide_y, wide_e));
+        sum->y2[k] = vd_add_square(sum->y2[k], wide_y);
+    }
+}
+
+/* Loops that add are out of line: each wants nearly all registers for the lanes. */
 static __attribute__((noinline)) void add_exact_chunk(struct v_sum_lanes *to, const float *y,
                                                       const float *e, size_t n)
 {
     struct v_sum_lanes sum = *to;
-    for (size_t i = 0; i < n; i += 16) {
-        for (size_t k = 0; k < SUMS_VECTORS; k++) {
-            const vd wide_y = vd_load_wide(y + i + k * V_DOUBLES);
-            const vd wide_e = vd_load_wide(e + i + k * V_DOUBLES);
-            sum.e2[k] = vd_add_square(sum.e2[k], wide_e);
-            sum.x2[k] = vd_add_square(sum.x2[k], vd_add(wide_y, wide_e));
-            sum.y2[k] = vd_add_square(sum.y2[k], wide_y);
-        }
-    }
+    for (size_t i = 0; i < n; i += 16)
+        add_exact(&sum, y + i, e + i);
     *to = sum;
 }
 

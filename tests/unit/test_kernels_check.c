@@ -254,7 +254,7 @@ static void check_floor(const struct qp_source_kernels *row)
 
 /* Blocks in runs with a step each, as sums want them. */
 struct runs {
-    size_t n, width;
+    size_t n, width, skip;
     void *src, *y;
     double bound[QP_BLOCK / 16], step[QP_BLOCK / 16]; /* steps in working precision */
     struct qp_sums_wish wish;
@@ -293,19 +293,20 @@ static void fill_runs(const struct qp_source_kernels *row, struct runs *runs, en
                       uint64_t *seed)
 {
     for (size_t i = 0; i < runs->n; i++) {
-        const size_t k = i / runs->width;
-        if (i % runs->width == 0) {
+        const size_t k = (i + runs->skip) / runs->width;
+        if (i == 0 || (i + runs->skip) % runs->width == 0) {
             set_work(row, runs->step, k, random_step(seed, k + runs->n / runs->width));
             runs->bound[k] = 0;
         }
         const double step = get_work(row, runs->step, k), sign = random_signed(seed) < 0 ? -1 : 1;
         set_work(row, runs->y, i, step * ((double)random_below(seed, 17) - 8));
         const double x = get_work(row, runs->y, i) + sign * step * random_place(seed, reach);
-        put_source(row, runs->src, i, x, x == 0 ? 0 : (int)random_below(seed, 5) - 2);
+        /* Not below 0: that would be a NaN. */
+        put_source(row, runs->src, i, x, fabs(x) < 0x1p-20 ? 0 : (int)random_below(seed, 5) - 2);
         const double e = fabs(source_value(row, runs->src, i) - get_work(row, runs->y, i));
         runs->bound[k] = fmax(runs->bound[k], e * (1 + 0x1p-20));
     }
-    runs->wish = (struct qp_sums_wish){-1, runs->width, runs->bound, runs->step};
+    runs->wish = (struct qp_sums_wish){-1, runs->width, runs->skip, runs->bound, runs->step};
 }
 
 static void check_run_sums(const struct qp_source_kernels *row, const struct runs *runs)
@@ -326,18 +327,19 @@ static void check_run_sums(const struct qp_source_kernels *row, const struct run
 }
 
 /* Bounds that are all kept, then each of them missed by a little, then what is no number. */
-static void check_runs(const struct qp_source_kernels *row, size_t n, size_t width,
+static void check_runs(const struct qp_source_kernels *row, size_t n, size_t width, size_t skip,
                        enum reach reach, uint64_t *seed)
 {
     static struct runs runs;
     struct qp_sums found;
     runs.n = n;
     runs.width = width;
+    runs.skip = skip;
     runs.src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
     runs.y = place(&arrays.y, n * row->work_bytes);
     fill_runs(row, &runs, reach, seed);
     check_run_sums(row, &runs);
-    for (size_t k = 0; k < n / width; k++) {
+    for (size_t k = 0; k < (skip + n + width - 1) / width; k++) {
         const double kept = runs.bound[k];
         runs.bound[k] *= 1 - 0x1p-18;
         row->sums(runs.src, runs.y, n, &runs.wish, &found);
@@ -358,8 +360,12 @@ static void bound_blocks(const struct qp_source_kernels *row)
     uint64_t seed = 21;
     for (size_t i = 0; i < COUNT(widths); i++) {
         for (int reach = 0; reach < N_REACHES; reach++) {
-            check_runs(row, widths[i], widths[i], (enum reach)reach, &seed);
-            check_runs(row, QP_BLOCK - QP_BLOCK % widths[i], widths[i], (enum reach)reach, &seed);
+            const size_t skip = 16 * (size_t)random_below(&seed, widths[i] / 16);
+            check_runs(row, widths[i], widths[i], 0, (enum reach)reach, &seed);
+            check_runs(row, QP_BLOCK, widths[i], 0, (enum reach)reach, &seed);
+            check_runs(row, QP_BLOCK, widths[i], skip, (enum reach)reach, &seed);
+            check_runs(row, 16 + 16 * (size_t)random_below(&seed, QP_BLOCK / 16), widths[i], skip,
+                       (enum reach)reach, &seed);
         }
     }
 }

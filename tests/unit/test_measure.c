@@ -59,17 +59,15 @@ static uint64_t begin_of(const char *name)
     return begin;
 }
 
-/* Changes a code by half of the range, or by a quarter. */
-static void damage_code(uint64_t elem, bool packed, bool half)
+/* Flips bits of a code. */
+static void damage_code(uint64_t elem, uint64_t cols, bool packed, unsigned mask)
 {
-    uint64_t row = elem / COLS, col = elem % COLS;
-    if (!packed) {
-        flip_byte(path_of("q"), begin_of("w") + elem, half ? 0x80 : 0x40);
-        return;
-    }
-    unsigned char mask = half ? 8 : 4;
-    flip_byte(path_of("q"), begin_of("w") + row * ((COLS + 1) / 2) + col / 2,
-              col % 2 ? (unsigned char)(mask << 4) : mask);
+    uint64_t row = elem / cols, col = elem % cols;
+    if (packed)
+        flip_byte(path_of("q"), begin_of("w") + row * ((cols + 1) / 2) + col / 2,
+                  (unsigned char)(col % 2 ? mask << 4 : mask));
+    else
+        flip_byte(path_of("q"), begin_of("w") + elem, (unsigned char)mask);
 }
 
 static const struct qplan_run runs[] = {
@@ -81,12 +79,12 @@ static const struct qplan_run runs[] = {
 };
 
 /* Looks at the file with every run: the same report, and the first offender's words. */
-static struct text check_runs(const char *words, const char *count)
+static struct text check_runs(const char *source_name, const char *words, const char *count)
 {
     struct text first = {0};
     for (size_t i = 0; i < COUNT(runs); i++) {
         struct qplan_checkpoint *file = open_checkpoint(path_of("q"));
-        struct qplan_checkpoint *source = open_checkpoint(path_of("s"));
+        struct qplan_checkpoint *source = open_checkpoint(path_of(source_name));
         const struct qplan_inspect_options options = {.against = source, .prove = true};
         struct qplan_report *report;
         struct qplan_error err;
@@ -135,17 +133,59 @@ static void the_first_offender_of_all_units_is_named_and_all_are_counted(void **
         bool packed = strstr(scheme, "int4") != NULL;
         char words[128];
         quantize(scheme);
-        for (int k = 0; k < 3; k++)
-            damage_code(at[k], packed, k == 1);
+        for (int k = 0; k < 3; k++) /* by half of the range, or by a quarter */
+            damage_code(at[k], COLS, packed, (packed ? 4u : 0x40u) << (k == 1));
         (void)snprintf(words, sizeof words, "at [%" PRIu64 ",%" PRIu64 "]: source ", at[0] / COLS,
                        at[0] % COLS);
-        struct text text = check_runs(words, "and 3 such elements in all");
+        struct text text = check_runs("s", words, "and 3 such elements in all");
         assert_non_null(strstr(text.data, "\"proven\":false"));
         /* The largest error is the second one. */
         (void)snprintf(words, sizeof words, "\"max_at\":[%" PRIu64 ",%" PRIu64 "]", at[1] / COLS,
                        at[1] % COLS);
         if (!strstr(text.data, words))
             fail_msg("%s: expected %s in %s", scheme, words, text.data);
+        text_free(&text);
+    }
+}
+
+/*
+ * Rows, groups and blocks of very different scales, in whole lanes of the sums: each element is
+ * judged by the bound of its own set, wherever its block of sums begins.
+ */
+static void elements_are_judged_by_their_own_bounds(void **state)
+{
+    static const uint64_t lengths[] = {80, 336, 1040, 4096, 5504, 11008};
+    static const char *const even[] = {"int8:c0", "int4:c0", "int4:g16", "int8:g48", "int4:b3x16"};
+    static float values[60000];
+    uint64_t seed = 9;
+    struct qplan_error err;
+    (void)state;
+    for (size_t i = 0; i < COUNT(lengths) * COUNT(even); i++) {
+        const uint64_t cols = lengths[i / COUNT(even)], rows = COUNT(values) / cols;
+        const char *scheme = even[i % COUNT(even)];
+        if (strchr(scheme, 'g') && cols % 48)
+            scheme = "int4:g16";
+        /* Sizes change with the row, and but for channels also with the column. */
+        for (size_t k = 0; k < rows * cols; k++) {
+            const size_t place = k / cols * 7 + (strchr(scheme, 'c') ? 0 : k % cols / 48);
+            values[k] = (float)ldexp(random_below(&seed, 2) ? 1 : -1, (int)(place % 5) * -6);
+        }
+        const struct tensor w = {"w", "F32", 2, {rows, cols}, values, rows * cols * 4};
+        write_checkpoint(path_of("s2"), NULL, &w, 1);
+        const struct qplan_run run = {.force = true};
+        OK(quantize_file(path_of("s2"), path_of("q"), scheme, &run, &err), &err);
+        OK(verify_file(path_of("q"), path_of("s2"), &err), &err);
+        const bool packed = strstr(scheme, "int4") != NULL;
+        uint64_t n = 0, first = 0;
+        for (uint64_t at = random_below(&seed, 400); at < rows * cols; at += 1 + n * 97) {
+            damage_code(at, cols, packed, packed ? 2 : 4);
+            first = n++ ? first : at;
+        }
+        char words[128], count[64];
+        (void)snprintf(words, sizeof words, "at [%" PRIu64 ",%" PRIu64 "]: source ", first / cols,
+                       first % cols);
+        (void)snprintf(count, sizeof count, "and %" PRIu64 " such elements in all", n);
+        struct text text = check_runs("s2", words, count);
         text_free(&text);
     }
 }
@@ -161,7 +201,7 @@ static void kept_tensors_are_compared_in_units_too(void **state)
         flip_byte(path_of("q"), begin + places[i], 0x11);
     (void)snprintf(words, sizeof words,
                    "expected byte 0, found 17 at byte %" PRIu64 " of the tensor", places[0]);
-    struct text text = check_runs(words, "and 3 such bytes in all");
+    struct text text = check_runs("s", words, "and 3 such bytes in all");
     text_free(&text);
 }
 
@@ -241,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_offender_of_all_units_is_named_and_all_are_counted),
+        cmocka_unit_test(elements_are_judged_by_their_own_bounds),
         cmocka_unit_test(kept_tensors_are_compared_in_units_too),
         cmocka_unit_test(tensors_that_do_not_fit_a_tile_become_the_same_bytes),
         cmocka_unit_test(sums_of_many_blocks_are_right),
