@@ -23,6 +23,7 @@ struct task {
     struct qp_sets sets;
     struct qp_piece piece;
     struct qp_code_rule rule;
+    struct qp_code_form form;
     struct qplan_error *err;
 };
 
@@ -31,6 +32,7 @@ static void prepare(struct task *task, const struct qp_plan_tensor *t)
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
     task->kernels = qp_source_kernels(row->dtype, task->context->job->run->isa);
     task->rule = qp_code_rule(&t->scheme);
+    task->form = qp_code_form(&t->scheme, task->context->job->run->isa);
     /* Under this policy a value that is not finite has ended the job before any code is made. */
     task->rule.bounded = task->context->plan->nonfinite == QPLAN_NONFINITE_ERROR;
     qp_sets_make(&task->sets, &t->scheme, t->source->shape, t->source->rank);
@@ -194,23 +196,21 @@ static enum qplan_status write_made_codes(const struct task *task,
                                           const struct qp_device_made *made)
 {
     const struct qp_plan_tensor *t = task->unit->tensor;
-    const bool packed = qplan_dtype_bits(t->scheme.dtype) == 4;
+    const uint64_t elem = task->piece.row * task->sets.row_len;
     if (task->unit->batch)
-        return write_at(task, QP_CODES,
-                        qp_code_offset(&task->sets, packed, task->piece.row * task->sets.row_len),
+        return write_at(task, QP_CODES, qp_code_offset(&task->sets, task->form.packed, elem),
                         made->codes, (size_t)(task->piece.n_rows * made->row_bytes));
     return qp_write_code_rows(
         task->context->out, task->context->plan->header_bytes + t->outputs[QP_CODES].begin,
-        &task->sets, &task->piece, packed, made->codes, made->row_bytes, task->err);
+        &task->sets, &task->piece, task->form.packed, made->codes, made->row_bytes, task->err);
 }
 
 static enum qplan_status write_codes(struct task *task, const void *scale, const int32_t *zero)
 {
     const struct qp_plan_tensor *t = task->unit->tensor;
-    const struct qp_code_form form = qp_code_form(&t->scheme, task->context->job->run->isa);
     const uint64_t off = task->context->plan->header_bytes + t->outputs[QP_CODES].begin;
     const uint64_t elem = task->piece.row * task->sets.row_len + task->piece.col;
-    const uint64_t at = off + qp_code_offset(&task->sets, form.packed, elem);
+    const uint64_t at = off + qp_code_offset(&task->sets, task->form.packed, elem);
     const size_t n = (size_t)(task->piece.n_rows * task->piece.n_cols);
     if (task->b->lane) {
         const struct qp_device_step step = device_step(task);
@@ -225,10 +225,10 @@ static enum qplan_status write_codes(struct task *task, const void *scale, const
         joined ? (uint8_t *)joined->data + joined->n : qp_io_room(task->b->codes, at, at);
     task->kernels->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
     if (joined) {
-        joined->n += qp_pack_codes(&task->sets, &form, elem, n, codes);
+        joined->n += qp_pack_codes(&task->sets, &task->form, elem, n, codes);
         return QPLAN_OK;
     }
-    return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &form, codes,
+    return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &task->form, codes,
                           task->err);
 }
 
@@ -266,38 +266,49 @@ static enum qplan_status quantize_strip(struct task *task)
     return write_zeros(task, n, b->zero); /* in the file they follow the codes */
 }
 
-/*
- * The strips of a unit. Their elements are in memory, behind each other from bytes on, or are read
- * for each where bytes is NULL.
- */
-static enum qplan_status quantize_strips(const struct task *from, const struct qp_unit *first,
-                                         const char *bytes)
+/* A unit whose strips are done one after the other, and where its task is. */
+struct strips {
+    struct task task;
+    struct qp_unit unit; /* with the strip at hand */
+};
+
+static void begin_strips(struct strips *s, const struct task *from, const struct qp_unit *unit)
 {
-    const struct qp_plan_tensor *t = first->tensor;
-    const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
-    struct qp_unit unit = *first;
-    struct task task = *from;
-    uint64_t band = first->strip.band, col = first->strip.col;
+    s->task = *from;
+    s->unit = *unit;
+    s->task.unit = &s->unit;
+    prepare(&s->task, unit->tensor);
+}
+
+/*
+ * Their elements are in memory, behind each other from bytes on, or are read for each strip where
+ * bytes is NULL.
+ */
+static enum qplan_status quantize_strips(struct strips *s, const char *bytes)
+{
+    struct task *task = &s->task;
+    const size_t elem_bytes = task->kernels->elem_bytes;
+    uint64_t band = s->unit.strip.band, col = s->unit.strip.col;
     bool more = true;
-    task.unit = &unit;
-    prepare(&task, t);
-    for (uint64_t i = 0; i < first->n_strips && more; i++) {
-        qp_strip_at(&task.sets, &unit.limits, elem_bytes, qplan_dtype_bits(t->scheme.dtype) == 4,
-                    band, col, &unit.strip);
-        qp_piece_at(&task.sets, &unit.strip, 0, &task.piece);
+    for (uint64_t i = 0; i < s->unit.n_strips && more; i++) {
+        qp_strip_at(&task->sets, &s->unit.limits, elem_bytes, task->form.packed, band, col,
+                    &s->unit.strip);
+        qp_piece_at(&task->sets, &s->unit.strip, 0, &task->piece);
         if (bytes)
-            task.src = bytes + task.piece.row * task.sets.row_len * elem_bytes;
+            task->src = bytes + task->piece.row * task->sets.row_len * elem_bytes;
         else
-            QP_TRY(read_tile(&task));
-        QP_TRY(quantize_strip(&task));
-        more = qp_strip_next(&task.sets, &unit.strip, &band, &col);
+            QP_TRY(read_tile(task));
+        QP_TRY(quantize_strip(task));
+        more = qp_strip_next(&task->sets, &s->unit.strip, &band, &col);
     }
     return QPLAN_OK;
 }
 
 static enum qplan_status do_whole(struct task *task)
 {
-    QP_TRY(quantize_strips(task, task->unit, NULL));
+    struct strips strips;
+    begin_strips(&strips, task, task->unit);
+    QP_TRY(quantize_strips(&strips, NULL));
     return flush_all(task);
 }
 
@@ -372,10 +383,19 @@ static enum qplan_status do_copy(struct task *task)
                          unit->n, task->b->tile, task->err);
 }
 
-/* One tensor of a batch: small enough that every strip is whole bands, one behind the other. */
-static enum qplan_status quantize_small(const struct task *batch, const struct qp_plan_tensor *t,
-                                        const char *bytes)
+/*
+ * One tensor of a batch: small enough that every strip is whole bands, one behind the other. The
+ * tensor before it is mostly alike and of one strip: then this one has the same.
+ */
+static enum qplan_status quantize_small(const struct task *batch, struct strips *last,
+                                        const struct qp_plan_tensor *t, const char *bytes)
 {
+    const struct qp_plan_tensor *before = last->unit.tensor;
+    if (before && last->unit.strip.n_sets == last->task.sets.n_sets && qp_plan_alike(before, t)) {
+        last->unit.tensor = t;
+        last->task.src = bytes;
+        return quantize_strip(&last->task);
+    }
     const struct qp_job *job = batch->context->job;
     const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
     const uint64_t n_elems = job->tile_bytes / elem_bytes;
@@ -384,7 +404,8 @@ static enum qplan_status quantize_small(const struct task *batch, const struct q
                                  .batch = batch->unit->batch,
                                  .limits = {n_elems, job->tile_bytes / 64, n_elems},
                                  .n_strips = UINT64_MAX};
-    return quantize_strips(batch, &unit, bytes);
+    begin_strips(last, batch, &unit);
+    return quantize_strips(last, bytes);
 }
 
 static enum qplan_status keep_small(const struct task *batch, const struct qp_plan_tensor *t,
@@ -398,7 +419,7 @@ static enum qplan_status keep_small(const struct task *batch, const struct qp_pl
 
 /* Tensors follow each other without a hole in the source, so one read gets n of them. */
 static enum qplan_status do_tensors(struct task *task, const struct qp_plan_tensor *const *tensors,
-                                    size_t n)
+                                    size_t n, struct strips *last)
 {
     const uint64_t begin = tensors[0]->source->begin, end = tensors[n - 1]->source->end;
     const uint64_t off = task->st->header_bytes + begin;
@@ -407,7 +428,7 @@ static enum qplan_status do_tensors(struct task *task, const struct qp_plan_tens
     for (size_t i = 0; i < n; i++) {
         const struct qp_plan_tensor *t = tensors[i];
         const char *bytes = tile + (t->source->begin - begin);
-        QP_TRY(t->quantize ? quantize_small(task, t, bytes) : keep_small(task, t, bytes));
+        QP_TRY(t->quantize ? quantize_small(task, last, t, bytes) : keep_small(task, t, bytes));
     }
     return QPLAN_OK;
 }
@@ -415,12 +436,14 @@ static enum qplan_status do_tensors(struct task *task, const struct qp_plan_tens
 static enum qplan_status do_batch(struct task *task)
 {
     const struct qp_unit *unit = task->unit;
+    struct strips last; /* of the tensor before, if there was one */
     size_t first = 0;
+    last.unit.tensor = NULL;
     for (size_t i = 0; i < unit->n_batch; i++) {
         const bool is_last = i + 1 == unit->n_batch;
         const uint64_t begin = unit->batch[first]->source->begin;
         if (is_last || unit->batch[i + 1]->source->end - begin > unit->n) {
-            QP_TRY(do_tensors(task, unit->batch + first, i + 1 - first));
+            QP_TRY(do_tensors(task, unit->batch + first, i + 1 - first, &last));
             first = i + 1;
         }
     }

@@ -29,7 +29,7 @@ struct qplan_plan {
     size_t n_outputs;
     char *output_name;                 /* bare */
     struct qplan_entry **order;        /* outputs as they lie in the file */
-    char *records;                     /* the value of qplan.tensors */
+    char *records;                     /* the value of qplan.tensors, as a JSON string */
     struct qp_st_pair *metadata;       /* of the output */
     struct qp_st_header header;        /* of these; its text is made when it is wanted */
     uint64_t header_bytes, data_bytes; /* the header with its length */
@@ -37,6 +37,9 @@ struct qplan_plan {
     struct qp_labels labels; /* of the outputs */
     struct qp_arena arena;
 };
+
+/* Whether two quantized tensors differ in name and place alone: all else of them is the same. */
+bool qp_plan_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b);
 
 /* A plan without decisions: every tensor kept. */
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,

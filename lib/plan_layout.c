@@ -126,46 +126,65 @@ static enum qplan_status check_collisions(const struct qplan_plan *plan, struct 
 /* ---- Metadata ----------------------------------------------------------------------------------
  */
 
-/* Whether two quantized tensors have the same record. */
-static bool same_record(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
+bool qp_plan_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
 {
     return a->source->storage == b->source->storage && a->calibrate == b->calibrate &&
            qp_same_shape(a->source->shape, a->source->rank, b->source->shape, b->source->rank) &&
            qp_scheme_equal(&a->scheme, &b->scheme);
 }
 
-/* As a JSON string; no word of a record needs an escape. */
+/* A quote of JSON inside a JSON string. */
+#define QUOTE "\\\""
+
+/* The end of a member of qplan.tensors, behind its name; no word of a record needs an escape. */
 static void make_record(struct qp_writer *record, const struct qp_plan_tensor *t)
 {
     char scheme[QPLAN_SCHEME_TEXT];
     record->n = 0;
     qplan_scheme_format(&t->scheme, scheme);
-    qp_put(record, "\"", 1);
+    qp_puts(record, QUOTE ":" QUOTE);
     qp_native_put_record(record, t->source, scheme, t->calibrate);
-    qp_put(record, "\"", 1);
+    qp_puts(record, QUOTE);
 }
 
-/* The value of qplan.tensors: a JSON object as text. */
+/* A name as JSON inside a JSON string. */
+static void put_name(struct qp_writer *w, const struct qplan_entry *entry, bool plain)
+{
+    struct qp_writer once;
+    if (plain) {
+        qp_put(w, entry->name, entry->name_len);
+        return;
+    }
+    qp_writer_init(&once);
+    qp_json_escape(&once, entry->name, entry->name_len);
+    qp_json_escape(w, once.data, once.n);
+    w->error = w->error ? w->error : once.error;
+    qp_writer_free(&once);
+}
+
+/*
+ * The value of qplan.tensors, a JSON object, as a JSON string: there may be very many members, and
+ * so they get their form here and not when the header is written.
+ */
 static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
                                      struct qplan_error *err)
 {
-    void (*const put_key)(struct qp_writer *, const char *, size_t) =
-        plan->checkpoint->st.plain_names ? qp_json_key_plain : qp_json_key_n;
-    struct qp_writer record;
     const struct qp_plan_tensor *last = NULL; /* whose record that is: most are alike */
+    struct qp_writer record;
     qp_writer_init(&record);
-    qp_json_open(w, '{');
+    qp_puts(w, "\"{");
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const struct qp_plan_tensor *t = &plan->tensors[i];
         if (!t->quantize)
             continue;
-        if (!last || !same_record(last, t))
+        qp_puts(w, last ? "," QUOTE : QUOTE);
+        put_name(w, t->source, plan->checkpoint->st.plain_names);
+        if (!last || !qp_plan_alike(last, t))
             make_record(&record, t);
+        qp_put(w, record.data, record.n);
         last = t;
-        put_key(w, t->source->name, t->source->name_len);
-        qp_json_put_raw(w, record.data, record.n);
     }
-    qp_json_close(w, '}');
+    qp_puts(w, "}\"");
     w->error = w->error ? w->error : record.error;
     qp_writer_free(&record);
     return qp_writer_finish(w, "plan", err);
@@ -173,7 +192,7 @@ static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_wr
 
 static struct qp_st_pair pair_of(const char *key, const char *value, size_t n_value)
 {
-    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)n_value};
+    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)n_value, false};
 }
 
 static int by_key(const void *a, const void *b)
@@ -197,7 +216,8 @@ static size_t join_metadata(const struct qp_st *st, const char *records, size_t 
     pairs[n++] = pair_of("format", "pt", 2);
     pairs[n++] = pair_of(QP_NATIVE_LAYOUT_KEY, QP_NATIVE_LAYOUT, strlen(QP_NATIVE_LAYOUT));
     pairs[n++] = pair_of(QP_NATIVE_NUMERICS_KEY, QP_NATIVE_NUMERICS, strlen(QP_NATIVE_NUMERICS));
-    pairs[n++] = pair_of(QP_NATIVE_TENSORS_KEY, records, n_records);
+    pairs[n] = pair_of(QP_NATIVE_TENSORS_KEY, records, n_records);
+    pairs[n++].is_json = true;
     qsort(pairs, n, sizeof *pairs, by_key);
     return n;
 }

@@ -224,7 +224,7 @@ static enum qplan_status take_device(const struct qplan_plan *plan, const struct
                                      struct qplan_error *err)
 {
     struct qp_device_need need = {.n_rows = 0};
-    if (!run)
+    if (!run || !run->device)
         return QPLAN_OK;
     qp_need_plan(&need, plan);
     return qp_device_take(run->device, &need, run->threads, err);

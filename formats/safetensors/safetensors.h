@@ -19,6 +19,7 @@
 struct qp_st_pair {
     const char *key, *value; /* decoded, NUL behind; values may contain NULs */
     uint32_t key_len, value_len;
+    bool is_json; /* for the writer: the value is a JSON string already, with its quotes */
 };
 
 /* Names and shapes of tensors that live and die together. */

@@ -115,7 +115,10 @@ static void put_metadata(struct qp_writer *w, const struct qp_st_pair *pairs, si
     qp_json_open(w, '{');
     for (size_t i = 0; i < n; i++) {
         qp_json_key_n(w, pairs[i].key, pairs[i].key_len);
-        qp_json_put_string(w, pairs[i].value, pairs[i].value_len);
+        if (pairs[i].is_json)
+            qp_json_put_raw(w, pairs[i].value, pairs[i].value_len);
+        else
+            qp_json_put_string(w, pairs[i].value, pairs[i].value_len);
     }
     qp_json_close(w, '}');
 }
@@ -125,82 +128,120 @@ static uint64_t metadata_bytes(const struct qp_st_pair *pairs, size_t n)
     uint64_t bytes = strlen("\"" METADATA_KEY "\":{}") + n - 1; /* and commas */
     for (size_t i = 0; i < n; i++)
         bytes += qp_json_string_bytes(pairs[i].key, pairs[i].key_len) + strlen(":") +
-                 qp_json_string_bytes(pairs[i].value, pairs[i].value_len);
+                 (pairs[i].is_json ? pairs[i].value_len
+                                   : qp_json_string_bytes(pairs[i].value, pairs[i].value_len));
     return bytes;
 }
 
-#define DTYPE_TEXT   "{\"dtype\":\""
-#define SHAPE_TEXT   "\",\"shape\":"
-#define OFFSETS_TEXT ",\"data_offsets\":"
+/* The text of an entry between its name and its offsets, and the numbers that it ends in. */
+#define FORM_TEXT (QPLAN_MAX_RANK * (QP_U64_TEXT + 1) + 80)
 
-/* Room for the fields of an entry: the numbers with a separator each, and the words. */
-#define FIELDS_TEXT ((QPLAN_MAX_RANK + 2) * (QP_U64_TEXT + 1) + 80)
+struct form {
+    const uint64_t *shape;
+    uint8_t storage, rank;
+    size_t n; /* 0: none yet */
+    char text[FORM_TEXT];
+};
 
-static inline char *add_text(char *to, const char *text)
+struct number {
+    uint64_t value;
+    size_t n; /* 0: none yet */
+    char text[QP_U64_TEXT];
+};
+
+/*
+ * There may be very many entries, and what is said of one is mostly said of another: tensors that
+ * follow each other are of one form, or of two by turns, and begin where the one before ended.
+ */
+struct said {
+    struct form forms[2];
+    unsigned n_forms; /* that there have been */
+    struct number end;
+};
+
+static inline char *add_bytes(char *to, const char *text, size_t n)
 {
-    const size_t n = strlen(text);
     memcpy(to, text, n);
     return to + n;
 }
 
-static inline char *add_list(char *to, const uint64_t *list, unsigned n)
+static inline char *add_text(char *to, const char *text)
 {
-    *to++ = '[';
-    for (unsigned i = 0; i < n; i++) {
-        if (i > 0)
-            *to++ = ',';
-        to += qp_format_u64(to, list[i]);
-    }
-    *to++ = ']';
-    return to;
+    return add_bytes(to, text, strlen(text));
 }
 
-/*
- * There may be very many of these, so the fields are made in place. entry_bytes says how long the
- * text is; the two go together.
- */
-static void put_entry(struct qp_writer *w, const struct qplan_entry *entry, bool plain_name)
+static void make_form(struct form *form, const struct qplan_entry *entry)
 {
-    const uint64_t range[] = {entry->begin, entry->end};
+    char *to = add_text(form->text, "{\"dtype\":\"");
+    to = add_text(to, qplan_storage_name(entry->storage));
+    to = add_text(to, "\",\"shape\":[");
+    for (unsigned i = 0; i < entry->rank; i++) {
+        if (i > 0)
+            *to++ = ',';
+        to += qp_format_u64(to, entry->shape[i]);
+    }
+    to = add_text(to, "],\"data_offsets\":[");
+    form->shape = entry->shape;
+    form->storage = entry->storage;
+    form->rank = entry->rank;
+    form->n = (size_t)(to - form->text);
+}
+
+static const struct form *form_of(struct said *said, const struct qplan_entry *entry)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct form *form = &said->forms[i];
+        if (form->n && form->shape == entry->shape && form->rank == entry->rank &&
+            form->storage == entry->storage)
+            return form;
+    }
+    struct form *form = &said->forms[said->n_forms++ % 2];
+    make_form(form, entry);
+    return form;
+}
+
+static inline char *add_number(char *to, struct number *last, uint64_t value)
+{
+    if (!last->n || last->value != value) {
+        last->value = value;
+        last->n = qp_format_u64(last->text, value);
+    }
+    return add_bytes(to, last->text, last->n);
+}
+
+/* entry_bytes says how long the text is; the two go together. */
+static void put_entry(struct qp_writer *w, const struct qplan_entry *entry, bool plain_name,
+                      struct said *said)
+{
+    const struct form *form = form_of(said, entry);
     (plain_name ? qp_json_key_plain : qp_json_key_n)(w, entry->name, entry->name_len);
-    char *to = qp_json_room(w, FIELDS_TEXT);
+    char *to = qp_json_room(w, form->n + 2 * QP_U64_TEXT + strlen(",]}"));
     if (!to)
         return;
-    to = add_text(to, DTYPE_TEXT);
-    to = add_text(to, qplan_storage_name(entry->storage));
-    to = add_text(to, SHAPE_TEXT);
-    to = add_list(to, entry->shape, entry->rank);
-    to = add_text(to, OFFSETS_TEXT);
-    to = add_list(to, range, 2);
-    *to++ = '}';
+    to = add_bytes(to, form->text, form->n);
+    to = add_number(to, &said->end, entry->begin);
+    *to++ = ',';
+    to = add_number(to, &said->end, entry->end);
+    to = add_text(to, "]}");
     w->n = (size_t)(to - w->data);
 }
 
-static uint64_t list_bytes(const uint64_t *list, unsigned n)
+static uint64_t entry_bytes(const struct qplan_entry *entry, bool plain_name, struct said *said)
 {
-    uint64_t bytes = n ? n + 1 : 2; /* brackets and commas */
-    for (unsigned i = 0; i < n; i++)
-        bytes += qp_count_digits(list[i]);
-    return bytes;
-}
-
-static uint64_t entry_bytes(const struct qplan_entry *entry, bool plain_name)
-{
-    const uint64_t range[] = {entry->begin, entry->end};
     return (plain_name ? strlen("\"\"") + entry->name_len
                        : qp_json_string_bytes(entry->name, entry->name_len)) +
-           strlen(":" DTYPE_TEXT) + strlen(qplan_storage_name(entry->storage)) +
-           strlen(SHAPE_TEXT) + list_bytes(entry->shape, entry->rank) + strlen(OFFSETS_TEXT) +
-           list_bytes(range, 2) + strlen("}");
+           strlen(":") + form_of(said, entry)->n + qp_count_digits(entry->begin) + strlen(",") +
+           qp_count_digits(entry->end) + strlen("]}");
 }
 
 static void put_json(struct qp_writer *w, const struct qp_st_header *header)
 {
+    struct said said = {.n_forms = 0};
     qp_json_open(w, '{');
     if (header->n_metadata > 0)
         put_metadata(w, header->metadata, header->n_metadata);
     for (size_t i = 0; i < header->n_entries; i++)
-        put_entry(w, header->entries[i], header->plain_names);
+        put_entry(w, header->entries[i], header->plain_names, &said);
     qp_json_close(w, '}');
 }
 
@@ -208,11 +249,12 @@ static void put_json(struct qp_writer *w, const struct qp_st_header *header)
 static uint64_t json_bytes(const struct qp_st_header *header)
 {
     const size_t n_members = header->n_entries + (header->n_metadata > 0);
+    struct said said = {.n_forms = 0};
     uint64_t bytes = strlen("{}") + (n_members ? n_members - 1 : 0);
     if (header->n_metadata > 0)
         bytes += metadata_bytes(header->metadata, header->n_metadata);
     for (size_t i = 0; i < header->n_entries; i++)
-        bytes += entry_bytes(header->entries[i], header->plain_names);
+        bytes += entry_bytes(header->entries[i], header->plain_names, &said);
     return bytes;
 }
 

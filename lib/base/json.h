@@ -84,6 +84,9 @@ void qp_json_key_n(struct qp_writer *w, const char *key, size_t n);
 /* The same for a key that is known to need no escape. */
 void qp_json_key_plain(struct qp_writer *w, const char *key, size_t n);
 
+/* Text as it stands between the quotes of a string. */
+void qp_json_escape(struct qp_writer *w, const char *text, size_t n);
+
 /* Bytes of a string in this form, quotes included. */
 uint64_t qp_json_string_bytes(const char *text, size_t n);
 

@@ -139,11 +139,8 @@ static bool put_plain(struct qp_writer *w, const char *text, size_t n)
     return true;
 }
 
-static void put_quoted(struct qp_writer *w, const char *text, size_t n)
+void qp_json_escape(struct qp_writer *w, const char *text, size_t n)
 {
-    if (put_plain(w, text, n))
-        return;
-    qp_put(w, "\"", 1);
     while (n > 0) {
         size_t run = raw_run(text, n);
         qp_put(w, text, run);
@@ -152,6 +149,14 @@ static void put_quoted(struct qp_writer *w, const char *text, size_t n)
         text += run;
         n -= run;
     }
+}
+
+static void put_quoted(struct qp_writer *w, const char *text, size_t n)
+{
+    if (put_plain(w, text, n))
+        return;
+    qp_put(w, "\"", 1);
+    qp_json_escape(w, text, n);
     qp_put(w, "\"", 1);
 }
 

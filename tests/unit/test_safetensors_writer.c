@@ -54,7 +54,7 @@ static struct qplan_entry entry_of(const char *name, enum qplan_storage storage,
 
 static struct qp_st_pair pair_of(const char *key, const char *value)
 {
-    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)strlen(value)};
+    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)strlen(value), false};
 }
 
 /* With two pairs of metadata. */
@@ -146,7 +146,7 @@ static void the_header_that_is_written_has_a_limit(void **state)
     char *value = malloc(n + 2);
     memset(value, 'v', n + 1);
     value[n + 1] = '\0';
-    struct qp_st_pair pair = {"k", value, 1, (uint32_t)n};
+    struct qp_st_pair pair = {"k", value, 1, (uint32_t)n, false};
     struct qplan_error err;
     struct qp_writer w;
     qp_writer_init(&w);
