@@ -245,6 +245,13 @@ enum qplan_status qp_device_take(struct qplan_device *device, const struct qp_de
     return qp_device_use(device, &wish, threads, err);
 }
 
+bool qp_device_wanted(const struct qplan_device *device)
+{
+    if (!device || device->backend == QPLAN_BACKEND_CPU)
+        return false;
+    return device->backend != QPLAN_BACKEND_ANY || device->gpu || system_has_gpu();
+}
+
 struct qplan_device *qp_device_of(const struct qplan_run *run)
 {
     return run && run->device && run->device->used ? run->device : NULL;

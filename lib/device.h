@@ -51,6 +51,9 @@ enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_dev
 enum qplan_status qp_device_take(struct qplan_device *device, const struct qp_device_need *need,
                                  unsigned threads, struct qplan_error *err);
 
+/* Whether there may be one to take: it is named, or any is meant and the system has some. */
+bool qp_device_wanted(const struct qplan_device *device);
+
 /* The device that a run is to use, or NULL for the CPU. */
 struct qplan_device *qp_device_of(const struct qplan_run *run);
 

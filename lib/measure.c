@@ -223,7 +223,7 @@ static enum qplan_status take_device(struct engine *e, size_t n, const struct qp
                                      struct qplan_error *err)
 {
     struct qp_device_need need = {.n_rows = 0};
-    if (!run || !run->device)
+    if (!run || !qp_device_wanted(run->device))
         return QPLAN_OK;
     qp_need_pairs(&need, e->pairs, n);
     QP_TRY(qp_device_take(run->device, &need, run->threads, err));

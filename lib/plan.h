@@ -34,7 +34,7 @@ struct qplan_plan {
     struct qp_st_header header;        /* of these; its text is made when it is wanted */
     uint64_t header_bytes, data_bytes; /* the header with its length */
     struct qp_warnings warnings;
-    struct qp_labels labels; /* of the outputs */
+    struct qp_labels labels[2]; /* of the outputs: the first half of the tensors, the second */
     struct qp_arena arena;
 };
 

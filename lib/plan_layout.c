@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/pool.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,26 +27,44 @@ void qp_put_stem(struct qp_writer *w, const char *path)
 /* ---- Output tensors ----------------------------------------------------------------------------
  */
 
-static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_error *err)
+/* Room for the outputs of all tensors, each with its own place. */
+static enum qplan_status place_outputs(struct qplan_plan *plan, struct qplan_error *err)
 {
-    uint64_t most = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        most += plan->tensors[i].quantize ? QP_NATIVE_PARTS : 1;
-    plan->outputs = qp_alloc(most, sizeof *plan->outputs);
-    if (!plan->outputs)
-        return qp_fail_memory(err, "plan", most * sizeof *plan->outputs);
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        t->outputs = &plan->outputs[plan->n_outputs];
-        t->n_outputs = 1;
-        if (t->quantize)
-            t->n_outputs = qp_native_outputs(t->source, &t->scheme, plan->zero_point, &plan->labels,
-                                             t->outputs);
-        else
-            *t->outputs = *t->source;
-        if (t->n_outputs == 0)
-            return qp_fail_memory(err, "plan", t->source->name_len);
+        t->n_outputs = t->quantize ? qp_native_count(&t->scheme, plan->zero_point) : 1;
         plan->n_outputs += t->n_outputs;
+    }
+    plan->outputs = qp_alloc(plan->n_outputs, sizeof *plan->outputs);
+    if (!plan->outputs)
+        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->outputs);
+    struct qplan_entry *next = plan->outputs;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        plan->tensors[i].outputs = next;
+        next += plan->tensors[i].n_outputs;
+    }
+    return QPLAN_OK;
+}
+
+/* Whether all outputs of one tensor come before those of the next; its sidecars come behind it. */
+static bool are_in_order(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
+{
+    return qp_st_before(&a->outputs[a->n_outputs - 1], &b->outputs[0]);
+}
+
+/* Those of the tensors from begin to end, and whether their names ascend. */
+static enum qplan_status make_outputs(const struct qplan_plan *plan, size_t begin, size_t end,
+                                      struct qp_labels *labels, bool *ascend,
+                                      struct qplan_error *err)
+{
+    *ascend = true;
+    for (size_t i = begin; i < end; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!t->quantize)
+            *t->outputs = *t->source;
+        else if (!qp_native_outputs(t->source, &t->scheme, plan->zero_point, labels, t->outputs))
+            return qp_fail_memory(err, "plan", t->source->name_len);
+        *ascend = *ascend && (i == begin || are_in_order(t - 1, t));
     }
     return QPLAN_OK;
 }
@@ -241,7 +260,7 @@ static enum qplan_status make_metadata(struct qplan_plan *plan, struct qplan_err
 /* ---- The header --------------------------------------------------------------------------------
  */
 
-static enum qplan_status make_order(struct qplan_plan *plan, struct qplan_error *err)
+static enum qplan_status make_order(struct qplan_plan *plan, bool ascend, struct qplan_error *err)
 {
     plan->order = qp_alloc(plan->n_outputs, sizeof *plan->order);
     if (!plan->order)
@@ -251,59 +270,80 @@ static enum qplan_status make_order(struct qplan_plan *plan, struct qplan_error 
     plan->header.entries = (const struct qplan_entry *const *)plan->order;
     plan->header.n_entries = plan->n_outputs;
     plan->header.plain_names = plan->checkpoint->st.plain_names; /* suffixes are plain too */
-    return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes,
-                        plan->checkpoint->st.file.shown, err);
+    return (ascend ? qp_st_layout_sorted : qp_st_layout)(
+        plan->order, plan->n_outputs, &plan->data_bytes, plan->checkpoint->st.file.shown, err);
 }
 
-/* The two halves of a layout, which do not depend on each other. */
-struct halves {
-    struct qplan_plan *plan;
-    struct half {
-        enum qplan_status status;
-        struct qplan_error err;
-    } metadata, tensors;
+/* What came of a step. */
+struct outcome {
+    enum qplan_status status;
+    struct qplan_error err;
 };
 
-static enum qplan_status lay_out_metadata(struct qplan_plan *plan, struct qplan_error *err)
-{
-    QP_TRY(check_collisions(plan, err));
-    return make_metadata(plan, err);
-}
-
-static enum qplan_status lay_out_tensors(struct qplan_plan *plan, struct qplan_error *err)
-{
-    QP_TRY(make_outputs(plan, err));
-    return make_order(plan, err);
-}
+/* A layout in steps that do not depend on each other, but for the order of what two have made. */
+struct layout {
+    struct qplan_plan *plan;
+    atomic_uint n_made; /* halves of the outputs */
+    bool ascend[2];     /* the names in each */
+    struct outcome metadata, outputs[2], order;
+};
 
 static void metadata_step(void *ctx)
 {
-    struct halves *h = ctx;
-    h->metadata.status = lay_out_metadata(h->plan, &h->metadata.err);
+    struct layout *l = ctx;
+    struct outcome *outcome = &l->metadata;
+    outcome->status = check_collisions(l->plan, &outcome->err);
+    if (outcome->status == QPLAN_OK)
+        outcome->status = make_metadata(l->plan, &outcome->err);
 }
 
-static void tensors_step(void *ctx)
+/* One half of the outputs; and whoever makes the last one goes on with their order. */
+static void outputs_step(struct layout *l, unsigned half)
 {
-    struct halves *h = ctx;
-    h->tensors.status = lay_out_tensors(h->plan, &h->tensors.err);
+    struct qplan_plan *plan = l->plan;
+    const size_t n = plan->n_tensors, begin = half ? n / 2 : 0, end = half ? n : n / 2;
+    struct outcome *outcome = &l->outputs[half];
+    outcome->status =
+        make_outputs(plan, begin, end, &plan->labels[half], &l->ascend[half], &outcome->err);
+    if (atomic_fetch_add(&l->n_made, 1) == 0)
+        return;
+    if (l->outputs[0].status != QPLAN_OK || l->outputs[1].status != QPLAN_OK)
+        return;
+    const struct qp_plan_tensor *middle = &plan->tensors[n / 2];
+    const bool ascend = l->ascend[0] && l->ascend[1] && (n < 2 || are_in_order(middle - 1, middle));
+    l->order.status = make_order(plan, ascend, &l->order.err);
+}
+
+static void first_step(void *ctx)
+{
+    outputs_step(ctx, 0);
+}
+
+static void second_step(void *ctx)
+{
+    outputs_step(ctx, 1);
 }
 
 /* With fewer tensors a second thread costs more than it saves. */
 #define MANY_TENSORS 4096
 
-/*
- * The longer half begins: this thread takes it, before another is awake. A fault of a name explains
- * one of the tensors, so it counts first.
- */
+/* A fault of a name explains one of the tensors, so it counts first. */
 static enum qplan_status lay_out(struct qplan_plan *plan, unsigned threads, struct qplan_error *err)
 {
-    static const qp_step_fn steps[] = {tensors_step, metadata_step};
-    struct halves h = {.plan = plan};
-    qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 2, &h);
-    const struct half *bad = h.metadata.status != QPLAN_OK ? &h.metadata : &h.tensors;
-    if (bad->status != QPLAN_OK && err)
-        *err = bad->err;
-    return bad->status;
+    static const qp_step_fn steps[] = {first_step, second_step, metadata_step};
+    struct layout l = {.plan = plan};
+    const struct outcome *outcomes[] = {&l.metadata, &l.outputs[0], &l.outputs[1], &l.order};
+    QP_TRY(place_outputs(plan, err));
+    atomic_init(&l.n_made, 0);
+    qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 3, &l);
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
+        if (outcomes[i]->status == QPLAN_OK)
+            continue;
+        if (err)
+            *err = outcomes[i]->err;
+        return outcomes[i]->status;
+    }
+    return QPLAN_OK;
 }
 
 static enum qplan_status measure_header(struct qplan_plan *plan, struct qplan_error *err)

@@ -85,7 +85,8 @@ void qplan_plan_free(struct qplan_plan *plan)
     qp_free(plan->order);
     qp_free(plan->records);
     qp_free(plan->metadata);
-    qp_labels_free(&plan->labels);
+    for (int i = 0; i < 2; i++)
+        qp_labels_free(&plan->labels[i]);
     qp_arena_free(&plan->arena);
     qp_free(plan);
 }

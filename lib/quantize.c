@@ -14,20 +14,30 @@
 
 /* ---- The header ----------------------------------------------------------------------------- */
 
-/* The header on its way to the output. Its checksum tells later whether it is still there. */
+/* The header on its way to the output. The checksum of each half tells later whether it is there.
+ */
 struct header {
     const struct qplan_plan *plan;
     const struct qp_out *out;
     uint64_t off;
-    struct qp_checksum sum;
+    struct qp_checksum sums[2];
     struct qplan_error *err;
     enum qplan_status status;
 };
 
+/* Where a half begins; that of number 2, behind the end. */
+static uint64_t half_at(const struct header *h, unsigned half)
+{
+    return half < 2 ? half * (h->plan->header_bytes / 2) : h->plan->header_bytes;
+}
+
 static int take_piece(void *ctx, const void *bytes, size_t n_bytes)
 {
     struct header *h = ctx;
-    qp_checksum_add(&h->sum, bytes, n_bytes);
+    const uint64_t second = half_at(h, 1);
+    const size_t n_first = h->off < second ? (size_t)qp_min_u64(second - h->off, n_bytes) : 0;
+    qp_checksum_add(&h->sums[0], bytes, n_first);
+    qp_checksum_add(&h->sums[1], (const char *)bytes + n_first, n_bytes - n_first);
     h->status = qp_out_write(h->out, h->off, bytes, n_bytes, h->err);
     h->off += n_bytes;
     return h->status == QPLAN_OK ? 0 : EIO;
@@ -48,18 +58,20 @@ static enum qplan_status write_header(void *ctx, struct qplan_error *err)
 }
 
 /* The bytes in the file must be those that were written. */
-static enum qplan_status check_header(const struct header *h, const struct qp_file *file,
-                                      bool *differs, struct qplan_error *err)
+static enum qplan_status check_half(const struct header *h, unsigned half,
+                                    const struct qp_file *file, bool *differs,
+                                    struct qplan_error *err)
 {
     char block[16384];
     struct qp_checksum sum = {0};
+    const uint64_t end = half_at(h, half + 1);
     size_t n;
-    for (uint64_t at = 0; at < h->off; at += n) {
-        n = (size_t)qp_min_u64(h->off - at, sizeof block);
+    for (uint64_t at = half_at(h, half); at < end; at += n) {
+        n = (size_t)qp_min_u64(end - at, sizeof block);
         QP_TRY(qp_file_read(file, at, block, n, err));
         qp_checksum_add(&sum, block, n);
     }
-    *differs = qp_checksum_value(&sum) != qp_checksum_value(&h->sum);
+    *differs = qp_checksum_value(&sum) != qp_checksum_value(&h->sums[half]);
     return *differs ? qp_fail(err, QPLAN_ERR_IO, file->shown,
                               "the header read back is not the one written")
                     : QPLAN_OK;
@@ -87,22 +99,31 @@ struct outcome {
     struct qplan_error err;
 };
 
-/* The file that was written, and the two steps that read it. */
+/* The file that was written, and the steps that read it. */
 struct check {
     const struct header *header;
     const struct qplan_quantize_options *options;
     const struct qplan_run *run;
     struct qplan_checkpoint *written;
     struct qplan_report *report;
-    bool differs; /* the header, from the one written */
-    struct outcome of_header, of_report;
+    bool differs[2]; /* a half of the header, from the one written */
+    struct outcome of_half[2], of_report;
 };
 
-static void check_step(void *ctx)
+static void check_step(struct check *c, unsigned half)
 {
-    struct check *c = ctx;
-    c->of_header.status =
-        check_header(c->header, &c->written->st.file, &c->differs, &c->of_header.err);
+    c->of_half[half].status =
+        check_half(c->header, half, &c->written->st.file, &c->differs[half], &c->of_half[half].err);
+}
+
+static void first_step(void *ctx)
+{
+    check_step(ctx, 0);
+}
+
+static void second_step(void *ctx)
+{
+    check_step(ctx, 1);
 }
 
 static void report_step(void *ctx)
@@ -138,18 +159,19 @@ static enum qplan_status outcome_of(const struct outcome *outcome, struct qplan_
  */
 static enum qplan_status report_known(struct check *c, bool *differs, struct qplan_error *err)
 {
-    static const qp_step_fn steps[] = {check_step, report_step};
+    static const qp_step_fn steps[] = {first_step, second_step, report_step};
     const struct qplan_plan *plan = c->header->plan;
     QP_TRY(qp_plan_written(&c->written, plan, !is_brief(c->options), c->header->out->fd,
                            c->options->out_path, err));
     *differs = c->written->st.file.size != qplan_plan_output_bytes(plan);
     if (*differs)
         return QPLAN_OK;
-    qp_steps_run(c->run ? c->run->threads : 0, steps, 2, c);
-    *differs = c->differs;
+    qp_steps_run(c->run ? c->run->threads : 0, steps, 3, c);
+    *differs = c->differs[0] || c->differs[1];
     if (*differs)
         return QPLAN_OK;
-    QP_TRY(outcome_of(&c->of_header, err));
+    QP_TRY(outcome_of(&c->of_half[0], err));
+    QP_TRY(outcome_of(&c->of_half[1], err));
     return outcome_of(&c->of_report, err);
 }
 
@@ -158,7 +180,8 @@ static enum qplan_status report_read(struct check *c, struct qplan_error *err)
 {
     const struct header *h = c->header;
     QP_TRY(qp_checkpoint_open_fd(&c->written, h->out->fd, c->options->out_path, err));
-    QP_TRY(check_header(h, &c->written->st.file, &c->differs, err));
+    for (unsigned half = 0; half < 2; half++)
+        QP_TRY(check_half(h, half, &c->written->st.file, &c->differs[half], err));
     report_step(c);
     return outcome_of(&c->of_report, err);
 }
@@ -224,7 +247,7 @@ static enum qplan_status take_device(const struct qplan_plan *plan, const struct
                                      struct qplan_error *err)
 {
     struct qp_device_need need = {.n_rows = 0};
-    if (!run || !run->device)
+    if (!run || !qp_device_wanted(run->device))
         return QPLAN_OK;
     qp_need_plan(&need, plan);
     return qp_device_take(run->device, &need, run->threads, err);

@@ -57,14 +57,19 @@ static bool make_sidecar(const struct qplan_entry *source, const struct qplan_sc
     return out->name != NULL;
 }
 
+unsigned qp_native_count(const struct qplan_scheme *scheme, enum qplan_zero_point zero_point)
+{
+    const bool has_zero_point = zero_point == QPLAN_ZERO_POINT_ALWAYS || scheme->asymmetric;
+    return has_zero_point ? QP_NATIVE_PARTS : QP_ZERO_POINT;
+}
+
 unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
                            enum qplan_zero_point zero_point, struct qp_labels *labels,
                            struct qplan_entry out[QP_NATIVE_PARTS])
 {
     uint64_t extents[QPLAN_MAX_RANK];
     unsigned rank = qp_scale_shape(scheme, source->shape, source->rank, extents);
-    bool has_zero_point = zero_point == QPLAN_ZERO_POINT_ALWAYS || scheme->asymmetric;
-    unsigned n = has_zero_point ? QP_NATIVE_PARTS : QP_ZERO_POINT;
+    const unsigned n = qp_native_count(scheme, zero_point);
     const uint64_t *shape = qp_labels_shape(labels, extents, rank); /* of both sidecars */
     if (!shape || !make_codes(source, scheme, labels, &out[QP_CODES]))
         return 0;

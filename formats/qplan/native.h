@@ -29,9 +29,12 @@ struct qp_native_tensor {
     uint32_t rank;
 };
 
+/* How many entries a quantized tensor has: 2 or 3. */
+unsigned qp_native_count(const struct qplan_scheme *scheme, enum qplan_zero_point zero_point);
+
 /*
  * The entries of a quantized tensor, without offsets; names and shapes are those of the source or
- * labels. The scheme is resolved. Returns their number, 2 or 3, or 0 when out of memory.
+ * labels. The scheme is resolved. Returns their number, or 0 when out of memory.
  */
 unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
                            enum qplan_zero_point zero_point, struct qp_labels *labels,

@@ -85,10 +85,9 @@ static bool place(struct qplan_entry *entry, uint64_t begin)
            qp_add_u64(begin, n_bytes, &entry->end) && entry->end <= INT64_MAX;
 }
 
-enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
-                               const char *subject, struct qplan_error *err)
+enum qplan_status qp_st_layout_sorted(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
+                                      const char *subject, struct qplan_error *err)
 {
-    QP_TRY(sort_by_name(entries, n, subject, err));
     if (!sort_by_width(entries, n))
         return qp_fail_memory(err, subject, n * sizeof *entries);
     uint64_t end = 0;
@@ -103,6 +102,18 @@ enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t 
     }
     *data_bytes = end;
     return QPLAN_OK;
+}
+
+enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
+                               const char *subject, struct qplan_error *err)
+{
+    QP_TRY(sort_by_name(entries, n, subject, err));
+    return qp_st_layout_sorted(entries, n, data_bytes, subject, err);
+}
+
+bool qp_st_before(const struct qplan_entry *a, const struct qplan_entry *b)
+{
+    return qp_st_compare(qp_st_entry_name(a), qp_st_entry_name(b)) < 0;
 }
 
 /* ---- The header ------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct member {
     void *ctx;
     unsigned index;
     pthread_t thread;
+    const cpu_set_t *cpus; /* that it may run on; NULL = as it began */
 };
 
 void qp_fenv_enter(fenv_t *saved)
@@ -46,22 +48,60 @@ static void run_in_default_environment(const struct member *m)
 
 static void *thread_main(void *arg)
 {
-    run_in_default_environment(arg);
+    const struct member *m = arg;
+    if (m->cpus)
+        (void)sched_setaffinity(0, sizeof *m->cpus, m->cpus);
+    run_in_default_environment(m);
     return NULL;
 }
 
-static unsigned start_members(struct member *members, unsigned n)
+/*
+ * A new thread may be put on the CPU of the one that made it and wait there, for milliseconds,
+ * while others are idle. So it begins on another; thread_main lets it run wherever its maker may.
+ * False if there is no other, or no way to say so.
+ */
+static bool begin_elsewhere(pthread_attr_t *attr, cpu_set_t *cpus)
 {
-    pthread_attr_t attr;
+#ifdef __GLIBC__
+    const int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof *cpus, cpus) != 0)
+        return false;
+    cpu_set_t others = *cpus;
+    CPU_CLR((size_t)here, &others);
+    return CPU_COUNT(&others) > 0 && pthread_attr_setaffinity_np(attr, sizeof others, &others) == 0;
+#else
+    (void)attr;
+    (void)cpus;
+    return false;
+#endif
+}
+
+static bool start(struct member *m, pthread_attr_t *attr, const cpu_set_t *cpus)
+{
+    m->cpus = cpus;
+    return pthread_create(&m->thread, attr, thread_main, m) == 0;
+}
+
+/* cpus must last as long as they do. */
+static unsigned start_members(struct member *members, unsigned n, cpu_set_t *cpus)
+{
+    pthread_attr_t plain, elsewhere;
     unsigned started = 0;
-    if (pthread_attr_init(&attr) != 0)
+    if (pthread_attr_init(&plain) != 0)
         return 0;
-    if (pthread_attr_setstacksize(&attr, STACK_BYTES) == 0) {
-        while (started < n &&
-               pthread_create(&members[started].thread, &attr, thread_main, &members[started]) == 0)
+    if (pthread_attr_init(&elsewhere) != 0) {
+        (void)pthread_attr_destroy(&plain);
+        return 0;
+    }
+    bool moved = pthread_attr_setstacksize(&elsewhere, STACK_BYTES) == 0 &&
+                 begin_elsewhere(&elsewhere, cpus);
+    if (pthread_attr_setstacksize(&plain, STACK_BYTES) == 0) {
+        while (started < n && ((moved && start(&members[started], &elsewhere, cpus)) ||
+                               start(&members[started], &plain, NULL)))
             started++;
     }
-    (void)pthread_attr_destroy(&attr);
+    (void)pthread_attr_destroy(&elsewhere);
+    (void)pthread_attr_destroy(&plain);
     return started;
 }
 
@@ -73,7 +113,8 @@ unsigned qp_team_run(unsigned n, qp_worker_fn work, void *ctx)
         n_others = 0;
     for (unsigned i = 0; i < n_others; i++)
         others[i] = (struct member){.work = work, .ctx = ctx, .index = i + 1};
-    unsigned started = start_members(others, n_others);
+    cpu_set_t cpus;
+    unsigned started = n_others ? start_members(others, n_others, &cpus) : 0;
     run_in_default_environment(&(struct member){.work = work, .ctx = ctx, .index = 0});
     for (unsigned i = 0; i < started; i++)
         (void)pthread_join(others[i].thread, NULL);
