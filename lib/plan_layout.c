@@ -262,16 +262,19 @@ static enum qplan_status make_metadata(struct qplan_plan *plan, struct qplan_err
 
 static enum qplan_status make_order(struct qplan_plan *plan, bool ascend, struct qplan_error *err)
 {
+    const char *subject = plan->checkpoint->st.file.shown;
     plan->order = qp_alloc(plan->n_outputs, sizeof *plan->order);
     if (!plan->order)
         return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->order);
-    for (size_t i = 0; i < plan->n_outputs; i++)
-        plan->order[i] = &plan->outputs[i];
     plan->header.entries = (const struct qplan_entry *const *)plan->order;
     plan->header.n_entries = plan->n_outputs;
     plan->header.plain_names = plan->checkpoint->st.plain_names; /* suffixes are plain too */
-    return (ascend ? qp_st_layout_sorted : qp_st_layout)(
-        plan->order, plan->n_outputs, &plan->data_bytes, plan->checkpoint->st.file.shown, err);
+    if (ascend)
+        return qp_st_layout_sorted(plan->outputs, plan->n_outputs, plan->order, &plan->data_bytes,
+                                   subject, err);
+    for (size_t i = 0; i < plan->n_outputs; i++)
+        plan->order[i] = &plan->outputs[i];
+    return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes, subject, err);
 }
 
 /* What came of a step. */

@@ -99,8 +99,9 @@ const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qp
 enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
                                const char *subject, struct qplan_error *err);
 
-/* The same for tensors whose names are known to ascend: each is before the next. */
-enum qplan_status qp_st_layout_sorted(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
+/* The same for tensors whose names are known to ascend: each is before the next. Fills order. */
+enum qplan_status qp_st_layout_sorted(struct qplan_entry *entries, size_t n,
+                                      struct qplan_entry **order, uint64_t *data_bytes,
                                       const char *subject, struct qplan_error *err);
 bool qp_st_before(const struct qplan_entry *a, const struct qplan_entry *b);
 

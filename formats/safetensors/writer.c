@@ -34,25 +34,42 @@ static int compare_names(const void *a, const void *b)
 
 #define MAX_ELEM_BITS 64
 
+/* Where the next tensor of each element width goes: wide ones first. */
+struct places {
+    size_t next[MAX_ELEM_BITS + 1];
+};
+
+static inline size_t *place_of(struct places *places, const struct qplan_entry *entry)
+{
+    return &places->next[qplan_storage_bits(entry->storage)];
+}
+
+/* From the number of tensors of each width. */
+static void begin_places(struct places *places)
+{
+    size_t end = 0;
+    for (unsigned bits = MAX_ELEM_BITS + 1; bits-- > 0;) {
+        const size_t count = places->next[bits];
+        places->next[bits] = end;
+        end += count;
+    }
+}
+
 /*
  * Wide elements first: then each tensor begins at a multiple of its element width. Those of a width
  * keep their order, which is that of their names.
  */
 static bool sort_by_width(struct qplan_entry **entries, size_t n)
 {
-    size_t place[MAX_ELEM_BITS + 1] = {0}, end = 0;
+    struct places places = {.next = {0}};
     struct qplan_entry **sorted = qp_alloc(n, sizeof *sorted);
     if (!sorted)
         return false;
     for (size_t i = 0; i < n; i++)
-        place[qplan_storage_bits(entries[i]->storage)]++;
-    for (unsigned bits = MAX_ELEM_BITS + 1; bits-- > 0;) {
-        const size_t count = place[bits];
-        place[bits] = end;
-        end += count;
-    }
+        ++*place_of(&places, entries[i]);
+    begin_places(&places);
     for (size_t i = 0; i < n; i++)
-        sorted[place[qplan_storage_bits(entries[i]->storage)]++] = entries[i];
+        sorted[(*place_of(&places, entries[i]))++] = entries[i];
     if (n > 0)
         memcpy(entries, sorted, n * sizeof *sorted);
     qp_free(sorted);
@@ -85,11 +102,10 @@ static bool place(struct qplan_entry *entry, uint64_t begin)
            qp_add_u64(begin, n_bytes, &entry->end) && entry->end <= INT64_MAX;
 }
 
-enum qplan_status qp_st_layout_sorted(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
-                                      const char *subject, struct qplan_error *err)
+/* Gives all their begin and end, in the order that they are in. */
+static enum qplan_status place_all(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
+                                   const char *subject, struct qplan_error *err)
 {
-    if (!sort_by_width(entries, n))
-        return qp_fail_memory(err, subject, n * sizeof *entries);
     uint64_t end = 0;
     for (size_t i = 0; i < n; i++) {
         char name[QP_QUOTED];
@@ -108,7 +124,22 @@ enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t 
                                const char *subject, struct qplan_error *err)
 {
     QP_TRY(sort_by_name(entries, n, subject, err));
-    return qp_st_layout_sorted(entries, n, data_bytes, subject, err);
+    if (!sort_by_width(entries, n))
+        return qp_fail_memory(err, subject, n * sizeof *entries);
+    return place_all(entries, n, data_bytes, subject, err);
+}
+
+enum qplan_status qp_st_layout_sorted(struct qplan_entry *entries, size_t n,
+                                      struct qplan_entry **order, uint64_t *data_bytes,
+                                      const char *subject, struct qplan_error *err)
+{
+    struct places places = {.next = {0}};
+    for (size_t i = 0; i < n; i++)
+        ++*place_of(&places, &entries[i]);
+    begin_places(&places);
+    for (size_t i = 0; i < n; i++)
+        order[(*place_of(&places, &entries[i]))++] = &entries[i];
+    return place_all(order, n, data_bytes, subject, err);
 }
 
 bool qp_st_before(const struct qplan_entry *a, const struct qplan_entry *b)

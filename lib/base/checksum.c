@@ -21,6 +21,7 @@ static size_t add_fours(struct qp_checksum *sum, const unsigned char *p, size_t 
     memcpy(states, sum->states, sizeof states);
     for (; n - i >= sizeof words; i += sizeof words) {
         memcpy(words, p + i, sizeof words);
+#pragma GCC unroll 4
         for (int k = 0; k < 4; k++)
             states[k] = mix(states[k], words[k]);
     }
