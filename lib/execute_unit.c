@@ -177,18 +177,20 @@ static enum qplan_status write_zeros(struct task *task, size_t n, const int32_t 
     return write_at(task, QP_ZERO_POINT, task->unit->strip.set, stored, n);
 }
 
+static enum qplan_status write_scales(const struct task *task, size_t n, const void *scale)
+{
+    const enum qplan_dtype dtype = task->rule.scale_dtype;
+    const size_t size = qp_float_bytes(dtype);
+    task->kernels->work->store(dtype, n, scale, task->b->stored);
+    return write_at(task, QP_SCALE, task->unit->strip.set * size, task->b->stored, n * size);
+}
+
 /* Finds scale and zero point of the n sets of a strip, and writes the scales. */
 static enum qplan_status find_params(struct task *task, size_t n, const void *lo, const void *hi,
                                      void *scale, int32_t *zero)
 {
-    const struct qp_work_kernels *work = task->kernels->work;
-    const enum qplan_dtype dtype = task->rule.scale_dtype;
-    const size_t size = qp_float_bytes(dtype);
-    size_t good = work->params(&task->rule, n, lo, hi, scale, zero);
-    if (good < n)
-        return fail_scale(task, task->unit->strip.set + good);
-    work->store(dtype, n, scale, task->b->stored);
-    return write_at(task, QP_SCALE, task->unit->strip.set * size, task->b->stored, n * size);
+    size_t good = task->kernels->work->params(&task->rule, n, lo, hi, scale, zero);
+    return good < n ? fail_scale(task, task->unit->strip.set + good) : write_scales(task, n, scale);
 }
 
 /* Codes that a device made: they are as the file has them. */
@@ -280,6 +282,14 @@ static void begin_strips(struct strips *s, const struct task *from, const struct
     prepare(&s->task, unit->tensor);
 }
 
+static void next_strip(struct strips *s, uint64_t band, uint64_t col)
+{
+    struct task *task = &s->task;
+    qp_strip_at(&task->sets, &s->unit.limits, task->kernels->elem_bytes, task->form.packed, band,
+                col, &s->unit.strip);
+    qp_piece_at(&task->sets, &s->unit.strip, 0, &task->piece);
+}
+
 /*
  * Their elements are in memory, behind each other from bytes on, or are read for each strip where
  * bytes is NULL.
@@ -291,9 +301,7 @@ static enum qplan_status quantize_strips(struct strips *s, const char *bytes)
     uint64_t band = s->unit.strip.band, col = s->unit.strip.col;
     bool more = true;
     for (uint64_t i = 0; i < s->unit.n_strips && more; i++) {
-        qp_strip_at(&task->sets, &s->unit.limits, elem_bytes, task->form.packed, band, col,
-                    &s->unit.strip);
-        qp_piece_at(&task->sets, &s->unit.strip, 0, &task->piece);
+        next_strip(s, band, col);
         if (bytes)
             task->src = bytes + task->piece.row * task->sets.row_len * elem_bytes;
         else
@@ -383,19 +391,65 @@ static enum qplan_status do_copy(struct task *task)
                          unit->n, task->b->tile, task->err);
 }
 
-/*
- * One tensor of a batch: small enough that every strip is whole bands, one behind the other. The
- * tensor before it is mostly alike and of one strip: then this one has the same.
- */
-static enum qplan_status quantize_small(const struct task *batch, struct strips *last,
-                                        const struct qp_plan_tensor *t, const char *bytes)
+/* Whether the sets of b follow those of a in both files, as if they were of one tensor. */
+static bool sets_go_on(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
 {
-    const struct qp_plan_tensor *before = last->unit.tensor;
-    if (before && last->unit.strip.n_sets == last->task.sets.n_sets && qp_plan_alike(before, t)) {
-        last->unit.tensor = t;
-        last->task.src = bytes;
-        return quantize_strip(&last->task);
+    return b->quantize && b->source->begin == a->source->end &&
+           b->outputs[QP_SCALE].begin == a->outputs[QP_SCALE].end && qp_plan_alike(a, b);
+}
+
+/* How many of n tensors, from that of the task on, do so in one row. A device takes one by one. */
+static size_t count_joined(const struct task *task, const struct qp_plan_tensor *const *tensors,
+                           size_t n)
+{
+    const uint64_t most = task->unit->limits.sets / task->sets.n_sets;
+    const bool can_join = !task->b->lane && qp_sets_are_flat(&task->sets) &&
+                          task->unit->strip.n_sets == task->sets.n_sets;
+    size_t joined = 1;
+    while (can_join && joined < n && joined < most &&
+           sets_go_on(tensors[joined - 1], tensors[joined]))
+        joined++;
+    return joined;
+}
+
+/* Their ranges and parameters at once; false where there is something to say of one of them. */
+static bool join_params(const struct task *task, size_t n_tensors, const char *bytes)
+{
+    const struct qp_unit_buffers *b = task->b;
+    const size_t n = n_tensors * (size_t)task->sets.n_sets;
+    const struct qp_tile all = {.rows = 1,
+                                .cols = n_tensors * (size_t)task->sets.n_elems,
+                                .band_rows = 1,
+                                .col_width = (size_t)task->sets.col_width};
+    memset(b->lo, 0, n * task->kernels->work_bytes);
+    memset(b->hi, 0, n * task->kernels->work_bytes);
+    return task->kernels->range(&all, bytes, b->lo, b->hi) == 0 &&
+           task->kernels->work->params(&task->rule, n, b->lo, b->hi, b->scale, b->zero) == n;
+}
+
+/* Tensors that join_params has done: their scales, which follow each other, then all else of each.
+ */
+static enum qplan_status write_joined(struct strips *s, const struct qp_plan_tensor *const *tensors,
+                                      size_t n, const char *bytes)
+{
+    struct task *task = &s->task;
+    const struct qp_unit_buffers *b = task->b;
+    const size_t n_sets = (size_t)task->sets.n_sets, work_bytes = task->kernels->work_bytes;
+    const size_t n_bytes = (size_t)task->sets.n_elems * task->kernels->elem_bytes;
+    QP_TRY(write_scales(task, n * n_sets, b->scale));
+    for (size_t i = 0; i < n; i++) {
+        const int32_t *zero = b->zero + i * n_sets;
+        s->unit.tensor = tensors[i];
+        task->src = bytes + i * n_bytes;
+        QP_TRY(write_codes(task, (const char *)b->scale + i * n_sets * work_bytes, zero));
+        QP_TRY(write_zeros(task, n_sets, zero));
     }
+    return QPLAN_OK;
+}
+
+/* A tensor of a batch: small enough that every strip is whole bands, one behind the other. */
+static void begin_small(struct strips *s, const struct task *batch, const struct qp_plan_tensor *t)
+{
     const struct qp_job *job = batch->context->job;
     const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
     const uint64_t n_elems = job->tile_bytes / elem_bytes;
@@ -404,8 +458,26 @@ static enum qplan_status quantize_small(const struct task *batch, struct strips 
                                  .batch = batch->unit->batch,
                                  .limits = {n_elems, job->tile_bytes / 64, n_elems},
                                  .n_strips = UINT64_MAX};
-    begin_strips(last, batch, &unit);
-    return quantize_strips(last, bytes);
+    begin_strips(s, batch, &unit);
+    next_strip(s, 0, 0);
+}
+
+/* The first of n tensors, or as many as are joined to it: *n_done. */
+static enum qplan_status quantize_small(const struct task *batch,
+                                        const struct qp_plan_tensor *const *tensors, size_t n,
+                                        const char *bytes, size_t *n_done)
+{
+    const uint64_t begin = tensors[0]->source->begin;
+    struct strips strips;
+    begin_small(&strips, batch, tensors[0]);
+    *n_done = count_joined(&strips.task, tensors, n);
+    if (*n_done > 1 && join_params(&strips.task, *n_done, bytes))
+        return write_joined(&strips, tensors, *n_done, bytes);
+    for (size_t i = 0; i < *n_done; i++) {
+        begin_small(&strips, batch, tensors[i]);
+        QP_TRY(quantize_strips(&strips, bytes + (tensors[i]->source->begin - begin)));
+    }
+    return QPLAN_OK;
 }
 
 static enum qplan_status keep_small(const struct task *batch, const struct qp_plan_tensor *t,
@@ -419,16 +491,21 @@ static enum qplan_status keep_small(const struct task *batch, const struct qp_pl
 
 /* Tensors follow each other without a hole in the source, so one read gets n of them. */
 static enum qplan_status do_tensors(struct task *task, const struct qp_plan_tensor *const *tensors,
-                                    size_t n, struct strips *last)
+                                    size_t n)
 {
     const uint64_t begin = tensors[0]->source->begin, end = tensors[n - 1]->source->end;
     const uint64_t off = task->st->header_bytes + begin;
     char *tile = qp_io_room(task->b->tile, off, off);
     QP_TRY(qp_file_read(&task->st->file, off, tile, (size_t)(end - begin), task->err));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0, done = 1; i < n; i += done) {
         const struct qp_plan_tensor *t = tensors[i];
         const char *bytes = tile + (t->source->begin - begin);
-        QP_TRY(t->quantize ? quantize_small(task, last, t, bytes) : keep_small(task, t, bytes));
+        if (t->quantize) {
+            QP_TRY(quantize_small(task, tensors + i, n - i, bytes, &done));
+        } else {
+            QP_TRY(keep_small(task, t, bytes));
+            done = 1;
+        }
     }
     return QPLAN_OK;
 }
@@ -436,14 +513,12 @@ static enum qplan_status do_tensors(struct task *task, const struct qp_plan_tens
 static enum qplan_status do_batch(struct task *task)
 {
     const struct qp_unit *unit = task->unit;
-    struct strips last; /* of the tensor before, if there was one */
     size_t first = 0;
-    last.unit.tensor = NULL;
     for (size_t i = 0; i < unit->n_batch; i++) {
         const bool is_last = i + 1 == unit->n_batch;
         const uint64_t begin = unit->batch[first]->source->begin;
         if (is_last || unit->batch[i + 1]->source->end - begin > unit->n) {
-            QP_TRY(do_tensors(task, unit->batch + first, i + 1 - first, &last));
+            QP_TRY(do_tensors(task, unit->batch + first, i + 1 - first));
             first = i + 1;
         }
     }

@@ -31,11 +31,16 @@ static void make_source(struct source *s, uint64_t *seed)
         t->rank = random_below(seed, 10) ? 2 : 1; /* of rank 1: kept */
         t->shape[0] = rows[random_below(seed, COUNT(rows))];
         t->shape[1] = t->rank == 2 ? cols[random_below(seed, COUNT(cols))] : 0;
+        if (i > 0 && random_below(seed, 4)) { /* mostly as the one before it */
+            t->rank = t[-1].rank;
+            memcpy(t->shape, t[-1].shape, sizeof t->shape);
+        }
         const uint64_t n = t->shape[0] * (t->rank == 2 ? t->shape[1] : 1);
         t->data = s->data + s->n_elems;
         t->n_bytes = (size_t)n * sizeof *s->data;
         for (uint64_t k = 0; k < n; k++)
-            s->data[s->n_elems++] = (float)random_signed(seed);
+            s->data[s->n_elems++] =
+                random_below(seed, 20000) ? (float)random_signed(seed) : (float)INFINITY;
     }
 }
 
@@ -104,8 +109,8 @@ static void check_scheme(const struct source *s, const char *scheme, uint64_t *s
 
 static void small_tensors_come_out_as_they_do_alone(void **state)
 {
-    static const char *const schemes[] = {"int8:c0", "uint8:c0:asym", "uint4:c1:asym",
-                                          "int8:t",  "int4:b16x16",   "int4:c0:f16"};
+    static const char *const schemes[] = {"int8:c0",     "uint8:c0:asym", "uint4:c1:asym", "int8:t",
+                                          "int4:b16x16", "int4:c0:f16",   "uint8:g1"};
     static struct source s;
     uint64_t seed = 5;
     (void)state;
@@ -116,10 +121,41 @@ static void small_tensors_come_out_as_they_do_alone(void **state)
     free(s.data);
 }
 
+/* Alike tensors are done together, but what is wrong with one is said of that one. */
+static void a_fault_is_that_of_one_tensor(void **state)
+{
+    static const struct {
+        float value;
+        const char *scheme, *words;
+    } faults[] = {{NAN, "int8:c0", "found NaN at [7,5]"},
+                  {1e30f, "int8:c0:f16", "the scale of set 7 is too large for f16"}};
+    static float values[40][64 * 64];
+    static struct tensor tensors[COUNT(values)];
+    static char names[COUNT(values)][16];
+    const struct qplan_run run = {.threads = 1, .force = true};
+    struct qplan_error err;
+    (void)state;
+    for (size_t i = 0; i < COUNT(values); i++) {
+        (void)snprintf(names[i], sizeof names[i], "w%02zu", i);
+        tensors[i] = (struct tensor){names[i], "F32", 2, {64, 64}, values[i], sizeof values[i]};
+    }
+    for (size_t i = 0; i < COUNT(faults); i++) {
+        values[23][7 * 64 + 5] = faults[i].value;
+        write_checkpoint(in_folder(&folder, "s"), NULL, tensors, COUNT(tensors));
+        assert_int_equal(quantize_with(in_folder(&folder, "s"), in_folder(&folder, "q"),
+                                       faults[i].scheme, QPLAN_NONFINITE_ERROR, &run, &err),
+                         QPLAN_ERR_VALUE);
+        if (!strstr(err.subject, "'w23'") || !strstr(err.message, faults[i].words))
+            fail_msg("expected 'w23' and \"%s\", found %s: %s", faults[i].words, err.subject,
+                     err.message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_tensors_come_out_as_they_do_alone),
+        cmocka_unit_test(a_fault_is_that_of_one_tensor),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -345,14 +345,15 @@ static inline struct qplan_scheme scheme_of(const char *text)
     return scheme;
 }
 
-/* Quantizes a whole file with one scheme; ragged groups and non-finite values are let through. */
-static inline enum qplan_status quantize_file(const char *from, const char *to, const char *scheme,
+/* Quantizes a whole file with one scheme; ragged groups are let through. */
+static inline enum qplan_status quantize_with(const char *from, const char *to, const char *scheme,
+                                              enum qplan_nonfinite nonfinite,
                                               const struct qplan_run *run, struct qplan_error *err)
 {
     struct qplan_plan_options options = {
         .scheme = scheme_of(scheme),
         .indivisible = QPLAN_INDIVISIBLE_RAGGED,
-        .nonfinite = QPLAN_NONFINITE_SATURATE,
+        .nonfinite = nonfinite,
     };
     struct qplan_quantize_options how = {.out_path = to};
     struct qplan_checkpoint *source = open_checkpoint(from);
@@ -365,6 +366,13 @@ static inline enum qplan_status quantize_file(const char *from, const char *to, 
     qplan_plan_free(plan);
     qplan_checkpoint_close(source);
     return status;
+}
+
+/* The same where non-finite values are let through too. */
+static inline enum qplan_status quantize_file(const char *from, const char *to, const char *scheme,
+                                              const struct qplan_run *run, struct qplan_error *err)
+{
+    return quantize_with(from, to, scheme, QPLAN_NONFINITE_SATURATE, run, err);
 }
 
 /* What verify says of a file and its source. */
