@@ -256,10 +256,17 @@ static void put_entry(struct qp_writer *w, const struct qplan_entry *entry, bool
                       struct said *said)
 {
     const struct form *form = form_of(said, entry);
-    (plain_name ? qp_json_key_plain : qp_json_key_n)(w, entry->name, entry->name_len);
-    char *to = qp_json_room(w, form->n + 2 * QP_U64_TEXT + strlen(",]}"));
+    const size_t n_key = plain_name ? strlen("\"\":") + entry->name_len : 0;
+    if (!plain_name)
+        qp_json_key_n(w, entry->name, entry->name_len);
+    char *to = qp_json_room(w, n_key + form->n + 2 * QP_U64_TEXT + strlen(",]}"));
     if (!to)
         return;
+    if (plain_name) {
+        *to++ = '"';
+        to = add_bytes(to, entry->name, entry->name_len);
+        to = add_text(to, "\":");
+    }
     to = add_bytes(to, form->text, form->n);
     to = add_number(to, &said->end, entry->begin);
     *to++ = ',';

@@ -81,17 +81,14 @@ void qp_json_close(struct qp_writer *w, char bracket); /* '}' or ']' */
 void qp_json_key(struct qp_writer *w, const char *key);
 void qp_json_key_n(struct qp_writer *w, const char *key, size_t n);
 
-/* The same for a key that is known to need no escape. */
-void qp_json_key_plain(struct qp_writer *w, const char *key, size_t n);
-
 /* Text as it stands between the quotes of a string. */
 void qp_json_escape(struct qp_writer *w, const char *text, size_t n);
 
 /* Bytes of a string in this form, quotes included. */
 uint64_t qp_json_string_bytes(const char *text, size_t n);
 
-/* Where the caller makes a value of at most n bytes itself, moving w->n behind it; NULL if the
- * writer has failed. */
+/* Where the caller makes a value, or a whole member, of at most n bytes itself, moving w->n behind
+ * it; NULL if the writer has failed. */
 char *qp_json_room(struct qp_writer *w, size_t n);
 /* A value that is JSON already. */
 void qp_json_put_raw(struct qp_writer *w, const char *text, size_t n);

@@ -224,19 +224,6 @@ char *qp_json_room(struct qp_writer *w, size_t n)
     return qp_writer_room(w, n);
 }
 
-void qp_json_key_plain(struct qp_writer *w, const char *key, size_t n)
-{
-    char *to = qp_json_room(w, n + strlen("\"\":"));
-    if (!to)
-        return;
-    to[0] = '"';
-    memcpy(to + 1, key, n);
-    to[n + 1] = '"';
-    to[n + 2] = ':';
-    w->n += n + 3;
-    w->open &= ~bit_of(w);
-}
-
 void qp_json_key(struct qp_writer *w, const char *key)
 {
     qp_json_key_n(w, key, strlen(key));
