@@ -45,7 +45,7 @@ bool qp_same_shape(const uint64_t *a, unsigned rank_a, const uint64_t *b, unsign
 {
     if (rank_a != rank_b)
         return false;
-    return rank_a == 0 || memcmp(a, b, rank_a * sizeof *a) == 0;
+    return a == b || rank_a == 0 || memcmp(a, b, rank_a * sizeof *a) == 0;
 }
 
 const uint64_t *qp_labels_shape(struct qp_labels *labels, const uint64_t *shape, unsigned rank)
