@@ -24,7 +24,8 @@ import sys
 import tempfile
 import time
 
-TESTS = ("unit-kernels", "unit-kernels_check", "unit-kernels_params", "unit-kernels_rows")
+TESTS = ("unit-kernels", "unit-kernels_check", "unit-kernels_params", "unit-kernels_quotients",
+         "unit-kernels_rows")
 # Scales of few bits would make ties below the normal numbers of f16, which Bochs 2.7 rounds up when
 # it narrows them (120.5 * 2^-24 to 121), at AVX2 too; CPUs and the scalar kernels round to even.
 SCHEMES = ("--per-channel --axis 0", "--per-channel --axis 1", "--per-tensor",

@@ -443,6 +443,32 @@ static void a_collision_among_many_is_found(void **state)
     free_plan(&p);
 }
 
+/* qplan.tensors is JSON in a JSON string, so that a name may be escaped twice. */
+static void records_keep_names_that_need_escapes(void **state)
+{
+    static const char *const written[] = {"a\\\"b", "c\\\\d", "e\\n\\u0001", "\\u00e9\\\\\\\"",
+                                          "plain"};
+    static const char *const names[] = {"a\"b", "c\\d", "e\n\x01", "\xc3\xa9\\\"", "plain"};
+    static const float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const char *path = in_folder(&folder, "names"), *out = in_folder(&folder, "names.q");
+    struct tensor tensors[COUNT(names)];
+    struct qplan_error err;
+    (void)state;
+    for (size_t i = 0; i < COUNT(names); i++)
+        tensors[i] = (struct tensor){written[i], "F32", 2, {2, 4}, values, sizeof values};
+    write_checkpoint(path, NULL, tensors, COUNT(tensors));
+    OK(quantize_file(path, out, "int8:c0", NULL, &err), &err);
+    OK(verify_file(out, path, &err), &err);
+    struct qplan_checkpoint *file = open_checkpoint(out);
+    cJSON *records = cJSON_Parse(qplan_checkpoint_metadata(file, "qplan.tensors"));
+    assert_int_equal(cJSON_GetArraySize(records), COUNT(names));
+    for (size_t i = 0; i < COUNT(names); i++)
+        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(records, names[i])),
+                            "int8:c0 minmax F32 2x4");
+    cJSON_Delete(records);
+    qplan_checkpoint_close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_writer_that_fails_is_reported),
         cmocka_unit_test(many_tensors_lie_where_few_would),
         cmocka_unit_test(a_collision_among_many_is_found),
+        cmocka_unit_test(records_keep_names_that_need_escapes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -281,21 +281,65 @@ static void every_step_is_done_once(void **state)
     }
 }
 
+/* The first CPU of a mask alone. */
+static cpu_set_t first_cpu(const cpu_set_t *cpus)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++) {
+        if (CPU_ISSET(i, cpus))
+            CPU_SET(i, &one);
+    }
+    return one;
+}
+
 static void cpus_are_those_of_the_affinity_mask(void **state)
 {
-    cpu_set_t before, one;
+    cpu_set_t before;
     (void)state;
     assert_true(qp_cpu_count() >= 1);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    CPU_ZERO(&one);
-    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++) {
-        if (CPU_ISSET(i, &before))
-            CPU_SET(i, &one);
-    }
+    const cpu_set_t one = first_cpu(&before);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     unsigned n = qp_cpu_count();
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
     assert_int_equal(n, 1);
+}
+
+struct masks {
+    pthread_mutex_t lock;
+    cpu_set_t expected;
+    unsigned n, n_wrong;
+};
+
+static void look_at_mask(void *ctx, unsigned worker)
+{
+    struct masks *masks = ctx;
+    cpu_set_t own;
+    (void)worker;
+    const bool known = sched_getaffinity(0, sizeof own, &own) == 0;
+    (void)pthread_mutex_lock(&masks->lock);
+    masks->n++;
+    masks->n_wrong += !known || !CPU_EQUAL(&own, &masks->expected);
+    (void)pthread_mutex_unlock(&masks->lock);
+}
+
+/* Wherever they begin. */
+static void workers_may_run_where_their_caller_may(void **state)
+{
+    cpu_set_t before;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    const cpu_set_t sets[] = {before, first_cpu(&before)};
+    for (size_t i = 0; i < COUNT(sets); i++) {
+        struct masks masks = {.lock = PTHREAD_MUTEX_INITIALIZER, .expected = sets[i]};
+        assert_int_equal(sched_setaffinity(0, sizeof sets[i], &sets[i]), 0);
+        unsigned ran = qp_team_run(5, look_at_mask, &masks);
+        assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+        assert_int_equal(ran, 5);
+        assert_int_equal(masks.n, 5);
+        assert_int_equal(masks.n_wrong, 0);
+    }
 }
 
 /* ---- Progress and cancelling ----------------------------------------------------------------- */
@@ -363,6 +407,7 @@ int main(void)
         cmocka_unit_test(every_worker_runs_once_in_the_default_mode),
         cmocka_unit_test(every_step_is_done_once),
         cmocka_unit_test(cpus_are_those_of_the_affinity_mask),
+        cmocka_unit_test(workers_may_run_where_their_caller_may),
         cmocka_unit_test(progress_ends_at_the_bytes_of_the_source),
         cmocka_unit_test(a_cancelled_job_leaves_nothing),
     };
