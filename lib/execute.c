@@ -203,11 +203,6 @@ static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
     return sets.n_sets <= sets_of_tile(e->job.tile_bytes);
 }
 
-static bool are_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
-{
-    return a->quantize && b->quantize && qp_plan_alike(a, b);
-}
-
 /*
  * What one worker does piece by piece has its parameters written together: so many pieces that
  * these writes do not count, and so few that the workers end at the same time.
@@ -221,8 +216,9 @@ static bool take_batch(struct engine *e, struct qp_unit *unit)
     const uint64_t piece = qp_min_u64(e->job.tile_bytes, CACHED_BYTES);
     uint64_t n_bytes = 0;
     size_t end = c->tensor;
-    while (end < e->n_order && ((end > c->tensor && are_alike(e->order[end - 1], e->order[end])) ||
-                                is_small(e, e->order[end]))) {
+    while (end < e->n_order &&
+           ((end > c->tensor && qp_plan_alike(e->order[end - 1], e->order[end])) ||
+            is_small(e, e->order[end]))) {
         n_bytes += e->order[end]->source->end - e->order[end]->source->begin;
         if (n_bytes > PIECES_AT_ONCE * piece)
             break;

@@ -9,8 +9,8 @@
 /* Whether the sets of b follow those of a in both files, as if they were of one tensor. */
 static bool sets_go_on(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
 {
-    return b->quantize && b->source->begin == a->source->end &&
-           b->outputs[QP_SCALE].begin == a->outputs[QP_SCALE].end && qp_plan_alike(a, b);
+    return qp_plan_alike(a, b) && b->source->begin == a->source->end &&
+           b->outputs[QP_SCALE].begin == a->outputs[QP_SCALE].end;
 }
 
 /* How many of n tensors, from that of the task on, do so in one row. A device takes one by one. */
@@ -91,7 +91,8 @@ static enum qplan_status quantize_small(const struct qp_task *batch,
     if (*n_done > 1 && join_params(&strips.task, *n_done, bytes))
         return write_joined(&strips, tensors, *n_done, bytes);
     for (size_t i = 0; i < *n_done; i++) {
-        begin_small(&strips, batch, tensors[i]);
+        if (i > 0)
+            begin_small(&strips, batch, tensors[i]);
         QP_TRY(qp_strips_quantize(&strips, bytes + (tensors[i]->source->begin - begin)));
     }
     return QPLAN_OK;

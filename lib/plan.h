@@ -38,7 +38,7 @@ struct qplan_plan {
     struct qp_arena arena;
 };
 
-/* Whether two quantized tensors differ in name and place alone: all else of them is the same. */
+/* Whether two tensors are quantized and differ in name and place alone. */
 bool qp_plan_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b);
 
 /* A plan without decisions: every tensor kept. */

@@ -147,7 +147,8 @@ static enum qplan_status check_collisions(const struct qplan_plan *plan, struct 
 
 bool qp_plan_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
 {
-    return a->source->storage == b->source->storage && a->calibrate == b->calibrate &&
+    return a->quantize && b->quantize && a->source->storage == b->source->storage &&
+           a->calibrate == b->calibrate &&
            qp_same_shape(a->source->shape, a->source->rank, b->source->shape, b->source->rank) &&
            qp_scheme_equal(&a->scheme, &b->scheme);
 }
@@ -277,24 +278,18 @@ static enum qplan_status make_order(struct qplan_plan *plan, bool ascend, struct
     return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes, subject, err);
 }
 
-/* What came of a step. */
-struct outcome {
-    enum qplan_status status;
-    struct qplan_error err;
-};
-
 /* A layout in steps that do not depend on each other, but for the order of what two have made. */
 struct layout {
     struct qplan_plan *plan;
     atomic_uint n_made; /* halves of the outputs */
     bool ascend[2];     /* the names in each */
-    struct outcome metadata, outputs[2], order;
+    struct qp_outcome metadata, outputs[2], order;
 };
 
 static void metadata_step(void *ctx)
 {
     struct layout *l = ctx;
-    struct outcome *outcome = &l->metadata;
+    struct qp_outcome *outcome = &l->metadata;
     outcome->status = check_collisions(l->plan, &outcome->err);
     if (outcome->status == QPLAN_OK)
         outcome->status = make_metadata(l->plan, &outcome->err);
@@ -305,7 +300,7 @@ static void outputs_step(struct layout *l, unsigned half)
 {
     struct qplan_plan *plan = l->plan;
     const size_t n = plan->n_tensors, begin = half ? n / 2 : 0, end = half ? n : n / 2;
-    struct outcome *outcome = &l->outputs[half];
+    struct qp_outcome *outcome = &l->outputs[half];
     outcome->status =
         make_outputs(plan, begin, end, &plan->labels[half], &l->ascend[half], &outcome->err);
     if (atomic_fetch_add(&l->n_made, 1) == 0)
@@ -335,18 +330,13 @@ static enum qplan_status lay_out(struct qplan_plan *plan, unsigned threads, stru
 {
     static const qp_step_fn steps[] = {first_step, second_step, metadata_step};
     struct layout l = {.plan = plan};
-    const struct outcome *outcomes[] = {&l.metadata, &l.outputs[0], &l.outputs[1], &l.order};
     QP_TRY(place_outputs(plan, err));
     atomic_init(&l.n_made, 0);
     qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 3, &l);
-    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
-        if (outcomes[i]->status == QPLAN_OK)
-            continue;
-        if (err)
-            *err = outcomes[i]->err;
-        return outcomes[i]->status;
-    }
-    return QPLAN_OK;
+    QP_TRY(qp_outcome_of(&l.metadata, err));
+    QP_TRY(qp_outcome_of(&l.outputs[0], err));
+    QP_TRY(qp_outcome_of(&l.outputs[1], err));
+    return qp_outcome_of(&l.order, err);
 }
 
 static enum qplan_status measure_header(struct qplan_plan *plan, struct qplan_error *err)

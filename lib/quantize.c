@@ -93,12 +93,6 @@ static bool is_brief(const struct qplan_quantize_options *options)
     return options->brief && !options->verify && options->n_gates == 0;
 }
 
-/* What came of a step. */
-struct outcome {
-    enum qplan_status status;
-    struct qplan_error err;
-};
-
 /* The file that was written, and the steps that read it. */
 struct check {
     const struct header *header;
@@ -107,7 +101,7 @@ struct check {
     struct qplan_checkpoint *written;
     struct qplan_report *report;
     bool differs[2]; /* a half of the header, from the one written */
-    struct outcome of_half[2], of_report;
+    struct qp_outcome of_half[2], of_report;
 };
 
 static void check_step(struct check *c, unsigned half)
@@ -146,13 +140,6 @@ static void report_step(void *ctx)
                                           c->options->n_gates, &on_cpu, &c->of_report.err);
 }
 
-static enum qplan_status outcome_of(const struct outcome *outcome, struct qplan_error *err)
-{
-    if (outcome->status != QPLAN_OK && err)
-        *err = outcome->err;
-    return outcome->status;
-}
-
 /*
  * Reports on the file as the plan says that it is, and sees beside that whether it is so: *differs
  * if its size or the bytes of its header are not the plan's. Then there is no report.
@@ -170,9 +157,9 @@ static enum qplan_status report_known(struct check *c, bool *differs, struct qpl
     *differs = c->differs[0] || c->differs[1];
     if (*differs)
         return QPLAN_OK;
-    QP_TRY(outcome_of(&c->of_half[0], err));
-    QP_TRY(outcome_of(&c->of_half[1], err));
-    return outcome_of(&c->of_report, err);
+    QP_TRY(qp_outcome_of(&c->of_half[0], err));
+    QP_TRY(qp_outcome_of(&c->of_half[1], err));
+    return qp_outcome_of(&c->of_report, err);
 }
 
 /* The same of the file as the reader parses and proves it. */
@@ -183,7 +170,7 @@ static enum qplan_status report_read(struct check *c, struct qplan_error *err)
     for (unsigned half = 0; half < 2; half++)
         QP_TRY(check_half(h, half, &c->written->st.file, &c->differs[half], err));
     report_step(c);
-    return outcome_of(&c->of_report, err);
+    return qp_outcome_of(&c->of_report, err);
 }
 
 /* Forgets report and file. */
