@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,10 +58,15 @@ static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 static void on_stop(int number)
 {
-    cli_signal = number;
+    static atomic_flag stopping = ATOMIC_FLAG_INIT;
+    bool second = atomic_flag_test_and_set(&stopping);
+    if (!second)
+        cli_signal = number;
     struct sigaction kill_at_once = {.sa_handler = SIG_DFL};
     for (size_t i = 0; i < N_STOP_SIGNALS; i++)
         (void)sigaction(stop_signals[i], &kill_at_once, NULL);
+    if (second) /* came to another thread while the first one was still being handled */
+        (void)raise(number);
 }
 
 void cli_catch_signals(void)
