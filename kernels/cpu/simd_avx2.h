@@ -329,7 +329,7 @@ static inline vh vh_set(int16_t x)
     return _mm256_set1_epi16(x);
 }
 
-/* 2 * V_LANES integers that fit 16 bits, in the order in which v_steps16 has its steps. */
+/* 2 * V_LANES integers that fit 16 bits, in the order of their packing. */
 static inline vh vh_narrow(vi a, vi b)
 {
     return _mm256_packs_epi32(a, b);
@@ -347,16 +347,28 @@ static inline struct v_code_ends v_ends_of(int32_t q_min, int32_t q_max)
 }
 
 /*
- * Quotients, rounded, with `above` added, in 16 bits. They are within 512 or, without `numbers`,
- * NaN. The conversion rounds half to even; of a NaN it makes the least integer, in 16 bits the only
- * one of its kind.
+ * Quotients, rounded half to even, in 16 bits. They are within 512 or NaN: of that the conversion
+ * makes the least integer, the only one of its kind.
  */
+static inline vh v_round16(vf a, vf b)
+{
+    return vh_narrow(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+}
+
+/* The same, with `above` added; NaN, which `numbers` are not, counts as 0. */
 static inline vh v_steps16(vf a, vf b, vh above, int numbers)
 {
-    vh q = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    vh q = v_round16(a, b);
     if (!numbers)
         q = _mm256_andnot_si256(_mm256_cmpeq_epi16(q, _mm256_set1_epi16(INT16_MIN)), q);
     return _mm256_add_epi16(q, above);
+}
+
+/* Packing works within halves: groups of four bytes go back to their places. */
+static inline void v_store_packed(uint8_t *codes, vi bytes)
+{
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)codes, bytes);
 }
 
 /*
@@ -368,10 +380,13 @@ static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh above[2
 {
     vi bytes = _mm256_packus_epi16(v_steps16(q[0], q[1], above[0], numbers),
                                    v_steps16(q[2], q[3], above[1], numbers));
-    bytes = _mm256_add_epi8(_mm256_min_epu8(bytes, ends->steps), ends->least);
-    /* Packing works within halves: groups of four bytes go back to their places. */
-    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256((__m256i *)codes, bytes);
+    v_store_packed(codes, _mm256_add_epi8(_mm256_min_epu8(bytes, ends->steps), ends->least));
+}
+
+/* The same where the codes are signed bytes and every zero point is 0: packing clips both ends. */
+static inline void v_store_steps(uint8_t *codes, const vf q[4])
+{
+    v_store_packed(codes, _mm256_packs_epi16(v_round16(q[0], q[1]), v_round16(q[2], q[3])));
 }
 
 /* The differences code - zero of V_LANES codes, as floats. */

@@ -315,23 +315,37 @@ static inline struct v_code_ends v_ends_of(int32_t q_min, int32_t q_max)
                                 _mm512_set1_epi8((char)(q_max - q_min))};
 }
 
+static inline vh v_round16(vf a, vf b)
+{
+    return vh_narrow(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+}
+
 static inline vh v_steps16(vf a, vf b, vh above, int numbers)
 {
-    vh q = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+    vh q = v_round16(a, b);
     if (!numbers)
         q = _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(q, _mm512_set1_epi16(INT16_MIN)), q);
     return _mm512_add_epi16(q, above);
 }
 
+/* Packing works within quarters: groups of four bytes go back to their places. */
+static inline void v_store_packed(uint8_t *codes, vi bytes)
+{
+    const vi places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(places, bytes));
+}
+
 static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh above[2],
                                  const struct v_code_ends *ends, int numbers)
 {
-    /* Packing works within quarters: groups of four bytes go back to their places. */
-    const vi places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     vi bytes = _mm512_packus_epi16(v_steps16(q[0], q[1], above[0], numbers),
                                    v_steps16(q[2], q[3], above[1], numbers));
-    bytes = _mm512_add_epi8(_mm512_min_epu8(bytes, ends->steps), ends->least);
-    _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(places, bytes));
+    v_store_packed(codes, _mm512_add_epi8(_mm512_min_epu8(bytes, ends->steps), ends->least));
+}
+
+static inline void v_store_steps(uint8_t *codes, const vf q[4])
+{
+    v_store_packed(codes, _mm512_packs_epi16(v_round16(q[0], q[1]), v_round16(q[2], q[3])));
 }
 
 static inline vf v_load_codes(const uint8_t *codes, int is_signed, vi zero)

@@ -14,7 +14,10 @@ static inline void NAME(quantize_step)(const unsigned char *src, const struct v_
     vf q[4];
     for (size_t k = 0; k < 4; k++)
         q[k] = v_quotient(V_LOAD(src + k * V_LANES * ELEM_BYTES), &scale[k], way);
-    v_store_codes(codes, q, above, ends, way == V_BOUNDED);
+    if (way == V_PLAIN)
+        v_store_steps(codes, q);
+    else
+        v_store_codes(codes, q, above, ends, way == V_BOUNDED);
 }
 
 /* n < V_CODES elements, filled up with zeros. */
@@ -151,8 +154,10 @@ static void NAME(quantize)(const struct qp_tile *tile, const void *src,
     const size_t n_cols = width ? tile->rows * (tile->cols / width) : qp_tile_cols(tile);
     const struct quantize_job job = {
         width ? row : *tile, n_cols, rule, scale, zero, v_ends_of(rule->q_min, rule->q_max)};
-    const enum v_way way = v_way_of(rule, scale, width ? n_cols : qp_tile_sets(tile));
-    if (way == V_BOUNDED)
+    const enum v_way way = v_way_of(rule, scale, zero, width ? n_cols : qp_tile_sets(tile));
+    if (way == V_PLAIN)
+        NAME(quantize_tile)(&job, src, V_PLAIN, codes);
+    else if (way == V_BOUNDED)
         NAME(quantize_tile)(&job, src, V_BOUNDED, codes);
     else if (way == V_CLAMP)
         NAME(quantize_tile)(&job, src, V_CLAMP, codes);

@@ -22,19 +22,28 @@ struct check_sets {
 /*
  * How quotients are made. Where no scale is very small or very large, by multiplying with 1 / s in
  * two parts; kernels/README.md shows that no code differs. Elements that may be anything are
- * clamped to 512 steps first, which leaves NaN alone.
+ * clamped to 512 steps first, which leaves NaN alone. Codes are plain where they are steps as they
+ * come, clipped to the whole of a signed byte.
  */
 #define SCALE_LEAST 0x1p-64f
 #define SCALE_MOST  0x1p64f
 
-enum v_way { V_DIVIDE, V_CLAMP, V_BOUNDED };
+enum v_way { V_DIVIDE, V_CLAMP, V_BOUNDED, V_PLAIN };
 
-static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, size_t n)
+static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, const int32_t *zero,
+                           size_t n)
 {
     unsigned others = 0;
-    for (size_t i = 0; i < n; i++)
+    int32_t zeros = 0;
+    for (size_t i = 0; i < n; i++) {
         others |= scale[i] >= SCALE_LEAST && scale[i] <= SCALE_MOST ? 0 : 1;
-    return others ? V_DIVIDE : rule->bounded ? V_BOUNDED : V_CLAMP;
+        zeros |= zero[i];
+    }
+    if (others)
+        return V_DIVIDE;
+    if (!rule->bounded)
+        return V_CLAMP;
+    return zeros == 0 && rule->q_min == INT8_MIN && rule->q_max == INT8_MAX ? V_PLAIN : V_BOUNDED;
 }
 
 /* Some sets side by side: scales, with 1 / s as hi + lo but for 2^-48 of it, and zero points. */
@@ -78,7 +87,7 @@ static inline vf v_quotient(vf x, const struct v_scale *scale, enum v_way way)
 {
     const vf most = way == V_DIVIDE ? v_set(512) : v_mul(v_set(512), scale->s);
     const vf q = way == V_DIVIDE ? v_div(x, scale->s) : x;
-    const vf clamped = way == V_BOUNDED ? q : v_min(most, v_max(v_sub(v_set(0), most), q));
+    const vf clamped = way >= V_BOUNDED ? q : v_min(most, v_max(v_sub(v_set(0), most), q));
     return way == V_DIVIDE ? clamped : v_times(clamped, scale->hi, scale->lo);
 }
 
