@@ -21,6 +21,14 @@
  */
 #define CACHED_BYTES ((size_t)256 << 10)
 
+/*
+ * A band of several rows is best read and written whole, even if it leaves that cache: some of its
+ * columns at a time are as many reads and writes as it has rows, most of them of parts of a page.
+ * Tiles grow up to this for the sake of a band, and hold less of its columns where it is larger.
+ */
+#define BAND_BYTES  ((uint64_t)8 << 20)
+#define APART_BYTES ((size_t)1 << 20)
+
 /* Where the next unit comes from. */
 struct cursor {
     size_t tensor; /* in order[] */
@@ -43,6 +51,7 @@ struct engine {
     struct qp_sets sets; /* of the cursor's tensor */
     struct qp_limits limits;
     struct cursor cursor;
+    uint64_t claimed_bytes;  /* of the source */
     struct qp_slot slots[2]; /* one being finished while the next begins */
 };
 
@@ -137,6 +146,9 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     qp_sets_make(&e->sets, &t->scheme, t->source->shape, t->source->rank);
     const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
     e->limits.elems = e->job.tile_bytes / elem_bytes;
+    e->limits.apart =
+        (e->context.device ? e->job.tile_bytes : qp_min_u64(e->job.tile_bytes, APART_BYTES)) /
+        elem_bytes;
     e->limits.cached = piece_bytes(e) / elem_bytes;
     e->limits.sets = sets_of_tile(e->job.tile_bytes);
     enter_strip(e, t);
@@ -204,23 +216,30 @@ static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
 }
 
 /*
- * What one worker does piece by piece has its parameters written together: so many pieces that
- * these writes do not count, and so few that the workers end at the same time.
+ * What one worker does piece by piece, so that workers are in different parts of the files and
+ * parameters are written together. Towards the end less, so that they end at the same time.
  */
-#define PIECES_AT_ONCE 8
+#define UNIT_BYTES ((uint64_t)8 << 20)
+
+static uint64_t unit_bytes(const struct engine *e)
+{
+    const uint64_t left = e->job.total_bytes - e->claimed_bytes;
+    return qp_min_u64(UNIT_BYTES, left / (4 * e->job.n_workers));
+}
 
 /* Takes as many small tensors as fill some pieces; false if there are not even two. */
 static bool take_batch(struct engine *e, struct qp_unit *unit)
 {
     struct cursor *c = &e->cursor;
     const uint64_t piece = qp_min_u64(e->job.tile_bytes, CACHED_BYTES);
+    const uint64_t most = qp_max_u64(unit_bytes(e), piece);
     uint64_t n_bytes = 0;
     size_t end = c->tensor;
     while (end < e->n_order &&
            ((end > c->tensor && qp_plan_alike(e->order[end - 1], e->order[end])) ||
             is_small(e, e->order[end]))) {
         n_bytes += e->order[end]->source->end - e->order[end]->source->begin;
-        if (n_bytes > PIECES_AT_ONCE * piece)
+        if (n_bytes > most)
             break;
         end++;
     }
@@ -239,11 +258,12 @@ static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct
 {
     struct cursor *c = &e->cursor;
     const uint64_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
+    const uint64_t most = unit_bytes(e);
     do {
         unit->n += c->strip.n_rows * c->strip.n_cols * elem_bytes;
         unit->n_strips++;
         advance_piece(e, t);
-    } while (c->inside && c->kind == QP_UNIT_WHOLE && unit->n_strips < PIECES_AT_ONCE);
+    } while (c->inside && c->kind == QP_UNIT_WHOLE && unit->n < most);
 }
 
 static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
@@ -286,6 +306,8 @@ static bool claim(struct engine *e, struct qp_unit *unit)
         else
             (void)pthread_cond_wait(&e->job.changed, &e->job.lock);
     }
+    if (found)
+        e->claimed_bytes += qp_unit_bytes(unit);
     (void)pthread_mutex_unlock(&e->job.lock);
     return found;
 }
@@ -346,6 +368,26 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
     return QPLAN_OK;
 }
 
+/* The bytes of the largest band that a tile may grow for; a tensor of one band is no reason. */
+static size_t largest_band(const struct qp_job *job)
+{
+    const struct engine *e = (const struct engine *)job;
+    uint64_t largest = 0;
+    for (size_t i = 0; i < e->n_order; i++) {
+        const struct qp_plan_tensor *t = e->order[i];
+        struct qp_sets sets;
+        if (!t->quantize || t->source->end - t->source->begin <= APART_BYTES)
+            continue;
+        qp_sets_make(&sets, &t->scheme, t->source->shape, t->source->rank);
+        const uint64_t rows = qp_min_u64(sets.band_rows, sets.period_rows);
+        const uint64_t elem_bytes = (t->source->end - t->source->begin) / sets.n_elems;
+        const uint64_t n_bytes = rows * sets.row_len * elem_bytes; /* not above the tensor's */
+        if (sets.n_bands > 1 && n_bytes <= BAND_BYTES)
+            largest = qp_max_u64(largest, n_bytes);
+    }
+    return (size_t)largest;
+}
+
 enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out *out,
                              const struct qp_errand *errand, const struct qplan_run *run,
                              bool *all_threads, struct qplan_error *err)
@@ -353,6 +395,7 @@ enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out 
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
                                              .carve = carve_buffers,
                                              .carve_shared = carve_slots,
+                                             .tile_wish = largest_band,
                                              .step = step};
     static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct qp_unit_buffers),
                                                 .carve = carve_device_buffers,

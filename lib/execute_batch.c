@@ -73,7 +73,7 @@ static void begin_small(struct qp_strips *s, const struct qp_task *batch,
     const struct qp_unit unit = {.kind = QP_UNIT_WHOLE,
                                  .tensor = t,
                                  .batch = batch->unit->batch,
-                                 .limits = {n_elems, job->tile_bytes / 64, n_elems},
+                                 .limits = {n_elems, job->tile_bytes / 64, n_elems, n_elems},
                                  .n_strips = UINT64_MAX};
     qp_strips_begin(s, batch, &unit);
     qp_strips_set(s, 0, 0);

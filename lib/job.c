@@ -10,7 +10,7 @@
 
 #include <inttypes.h>
 
-/* Room for a band of 128 rows of 4096 16-bit elements; larger tiles gain nothing. */
+/* Some times what stays in a cache: larger ones gain nothing, but for a band that needs them. */
 #define TILE_DEFAULT ((size_t)1 << 20)
 #define TILE_LEAST   ((size_t)64 << 10)
 /* For a device: large enough that a copy over a bus runs at its full speed. */
@@ -123,6 +123,9 @@ static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
     if (!job->run->threads && job->ops->device_bytes && job->n_workers < DEVICE_TEAM)
         job->n_workers = DEVICE_TEAM;
     job->tile_bytes = job->ops->device_bytes ? TILE_DEVICE : TILE_DEFAULT;
+    const size_t wish = job->ops->tile_wish ? job->ops->tile_wish(job) : 0;
+    if (wish > job->tile_bytes)
+        job->tile_bytes = (size_t)qp_div_up(wish, TILE_LEAST) * TILE_LEAST;
     while (!fits(job)) {
         if (!shrink(job))
             return fail_cap(job, err);

@@ -41,6 +41,9 @@ struct qp_job_ops {
     /* The same for buffers that all workers share, or NULL. */
     void (*carve_shared)(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job);
 
+    /* What a tile should hold, where that may be more than is usual; or NULL. */
+    size_t (*tile_wish)(const struct qp_job *job);
+
     /*
      * For a job on a device, else NULL: the bytes that a worker takes of its memory for tiles of so
      * many bytes; and the worker's lane, with a block of so many.

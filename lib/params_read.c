@@ -197,7 +197,8 @@ static enum qplan_status search_piece(const struct qp_facts_reader *r, const str
 static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
                                      struct qplan_error *err)
 {
-    const struct qp_limits limits = {.elems = FACT_CODES, .sets = FACT_SETS, .cached = FACT_CODES};
+    const struct qp_limits limits = {
+        .elems = FACT_CODES, .sets = FACT_SETS, .apart = FACT_CODES, .cached = FACT_CODES};
     const bool packed = qplan_dtype_bits(r->tensor->scheme.dtype) == 4;
     uint64_t band = 0, col = 0;
     struct qp_strip strip;

@@ -79,7 +79,7 @@ static bool whole_columns(const struct qp_sets *sets, const struct qp_limits *li
                           size_t elem_bytes, uint64_t unit, struct qp_strip *strip)
 {
     uint64_t unit_sets = unit / sets->col_width;
-    uint64_t most = strip->n_rows > 1 ? limits->elems : limits->cached;
+    uint64_t most = strip->n_rows > 1 ? limits->apart : limits->cached;
     uint64_t units = qp_min_u64(most / strip->n_rows / unit, limits->sets / unit_sets);
     if (units == 0 || (strip->n_rows > 1 && units * unit * elem_bytes < LEAST_READ))
         return false;

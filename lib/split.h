@@ -18,6 +18,7 @@ struct qp_code_rule qp_code_rule(const struct qplan_scheme *scheme);
 /* What a tile holds. */
 struct qp_limits {
     uint64_t elems, sets;
+    uint64_t apart;  /* elements, where they are some columns of a band: its rows lie apart */
     uint64_t cached; /* elements at which a piece should stop: more leave the cache */
 };
 

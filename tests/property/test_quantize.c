@@ -334,6 +334,39 @@ static void per_channel_per_group_and_per_block_agree(void **state)
     }
 }
 
+/* Tiles grow for bands that are larger than they usually are, up to a point. */
+static void large_bands_are_the_same_for_any_memory(void **state)
+{
+    static const char *const schemes[] = {"int8:b96x64", "uint4:b200x33:asym",
+                                          "int4:b300x1000:f16"};
+    static const struct qplan_run runs[] = {{.threads = 1, .memory_bytes = 400000, .force = true},
+                                            {.threads = 1, .force = true},
+                                            {.threads = 3, .force = true},
+                                            {.threads = 2, .memory_bytes = 8 << 20, .force = true}};
+    static const uint64_t cols[] = {5001, 9000};
+    const size_t n_bytes = 600 * 9000 * sizeof(float);
+    float *values = malloc(n_bytes);
+    uint64_t seed = 8;
+    struct qplan_error err;
+    (void)state;
+    assert_non_null(values);
+    for (size_t i = 0; i < n_bytes / sizeof(float); i++)
+        values[i] = (float)random_signed(&seed);
+    const struct tensor tensors[] = {
+        {"a", "F32", 2, {600, cols[0]}, values, 600 * cols[0] * sizeof(float)},
+        {"b", "F32", 2, {600, cols[1]}, values, n_bytes}};
+    write_checkpoint(path_of("s"), NULL, tensors, COUNT(tensors));
+    for (size_t i = 0; i < COUNT(schemes); i++) {
+        for (size_t k = 0; k < COUNT(runs); k++) {
+            const char *path = path_of(k ? "other" : "q");
+            OK(quantize_file(path_of("s"), path, schemes[i], &runs[k], &err), &err);
+            assert_true(k == 0 || same_files(path_of("q"), path));
+        }
+        OK(verify_file(path_of("q"), path_of("s"), &err), &err);
+    }
+    free(values);
+}
+
 /* ---- A changed bit is found ------------------------------------------------------------------ */
 
 static void coordinates_of(const struct source *s, uint64_t elem, char out[128])
@@ -447,6 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_result_is_proven_and_the_same_for_any_run),
         cmocka_unit_test(per_channel_per_group_and_per_block_agree),
+        cmocka_unit_test(large_bands_are_the_same_for_any_memory),
         cmocka_unit_test(flips_are_found_exactly_where_they_matter),
         cmocka_unit_test(every_byte_of_a_kept_tensor_counts),
     };

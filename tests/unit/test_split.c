@@ -96,7 +96,9 @@ static void pick_limits(struct cut *cut, uint64_t *seed)
     static const uint64_t sets[] = {2, 3, 4, 7, 16, 100, 1024, 100000};
     cut->limits.elems = elems[random_below(seed, COUNT(elems))];
     cut->limits.sets = sets[random_below(seed, COUNT(sets))];
-    cut->limits.cached = cut->limits.elems;
+    cut->limits.apart = cut->limits.cached = cut->limits.elems;
+    if (random_below(seed, 2))
+        cut->limits.apart = 2 + random_below(seed, cut->limits.elems - 1);
     if (random_below(seed, 2))
         cut->limits.cached = 2 + random_below(seed, cut->limits.elems - 1);
     cut->elem_bytes = (size_t)2 << random_below(seed, 3);
@@ -210,7 +212,7 @@ static void what_fits_is_one_piece(void **state)
     for (int i = 0; i < 2000; i++) {
         struct cut cut = pick_cut(&seed);
         struct qp_strip strip;
-        cut.limits = (struct qp_limits){MOST_ELEMS, MOST_ELEMS, MOST_ELEMS};
+        cut.limits = (struct qp_limits){MOST_ELEMS, MOST_ELEMS, MOST_ELEMS, MOST_ELEMS};
         qp_strip_at(&cut.sets, &cut.limits, cut.elem_bytes, cut.packed, 0, 0, &strip);
         REQUIRE(strip.n_pieces == 1 && strip.n_cols == cut.sets.row_len, &cut);
         check_strips(&cut);
@@ -285,7 +287,7 @@ static void giant_tensors_are_cut_too(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(schemes); i++) {
         struct qplan_scheme scheme = scheme_of(schemes[i]);
-        const struct qp_limits limits = {1 << 19, 1 << 14, 1 << 17};
+        const struct qp_limits limits = {1 << 19, 1 << 14, 1 << 19, 1 << 17};
         struct qp_sets sets;
         struct qp_strip strip;
         struct qp_piece piece;
