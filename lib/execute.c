@@ -24,7 +24,7 @@
 /*
  * A band of several rows is best read and written whole, even if it leaves that cache: some of its
  * columns at a time are as many reads and writes as it has rows, most of them of parts of a page.
- * Tiles grow up to this for the sake of a band, and hold less of its columns where it is larger.
+ * Tiles grow up to BAND_BYTES for a band. Of a larger one they hold APART_BYTES, some columns.
  */
 #define BAND_BYTES  ((uint64_t)8 << 20)
 #define APART_BYTES ((size_t)1 << 20)

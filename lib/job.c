@@ -13,6 +13,8 @@
 /* Some times what stays in a cache: larger ones gain nothing, but for a band that needs them. */
 #define TILE_DEFAULT ((size_t)1 << 20)
 #define TILE_LEAST   ((size_t)64 << 10)
+/* Larger ones of all workers together: what leaves the cache that they share gains nothing. */
+#define WISHES_MOST ((uint64_t)64 << 20)
 /* For a device: large enough that a copy over a bus runs at its full speed. */
 #define TILE_DEVICE ((size_t)4 << 20)
 
@@ -124,7 +126,7 @@ static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
         job->n_workers = DEVICE_TEAM;
     job->tile_bytes = job->ops->device_bytes ? TILE_DEVICE : TILE_DEFAULT;
     const size_t wish = job->ops->tile_wish ? job->ops->tile_wish(job) : 0;
-    if (wish > job->tile_bytes)
+    if (wish > job->tile_bytes && wish <= WISHES_MOST / job->n_workers)
         job->tile_bytes = (size_t)qp_div_up(wish, TILE_LEAST) * TILE_LEAST;
     while (!fits(job)) {
         if (!shrink(job))
