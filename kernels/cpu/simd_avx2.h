@@ -224,40 +224,55 @@ static inline vb vb_odd32(vb a, vb b)
         _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
 }
 
-/*
- * Stores the largest element, unsigned, of each of V_LANES vectors, which may be used up. Halves of
- * two vectors meet in one, then quarters of four, then eighths of eight.
- */
-static inline void vb16_store_tops(unsigned char *p, vb a[V_LANES])
+/* The 64-bit lanes of even and of odd number, likewise. */
+static inline vb vb_even64(vb a, vb b)
 {
-    vb half[4], quarter[2];
-    for (int i = 0; i < 4; i++)
-        half[i] = vb16_max_u(_mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x20),
-                             _mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x31));
-    for (int i = 0; i < 2; i++)
-        quarter[i] = vb16_max_u(_mm256_unpacklo_epi64(half[2 * i], half[2 * i + 1]),
-                                _mm256_unpackhi_epi64(half[2 * i], half[2 * i + 1]));
-    vb eighth = vb16_max_u(vb_even32(quarter[0], quarter[1]), vb_odd32(quarter[0], quarter[1]));
-    vb top = vb16_max_u(_mm256_srli_epi32(eighth, 16),
-                        _mm256_and_si256(eighth, _mm256_set1_epi32(0xffff)));
-    /* Of the vectors 0 2 4 6 in one half, 1 3 5 7 in the other. */
-    __m128i even = _mm256_castsi256_si128(top), odd = _mm256_extracti128_si256(top, 1);
-    _mm_storeu_si128((__m128i *)p, _mm_or_si128(even, _mm_slli_epi32(odd, 16)));
+    return _mm256_unpacklo_epi64(a, b);
 }
 
-static inline void vb32_store_tops(unsigned char *p, vb a[V_LANES])
+static inline vb vb_odd64(vb a, vb b)
 {
-    vb half[4], quarter[2];
+    return _mm256_unpackhi_epi64(a, b);
+}
+
+/* The largest elements of two vectors, unsigned: those of a in the lower half, of b in the upper.
+ */
+static inline vb vb16_meet(vb a, vb b)
+{
+    return vb16_max_u(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+static inline vb vb32_meet(vb a, vb b)
+{
+    return vb32_max_u(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+/*
+ * Stores the largest element of each lower half of V_LANES vectors, which are used up, and of each
+ * upper one. Quarters of two vectors come together in one, then eighths of four.
+ */
+static inline void vb16_store_tops(unsigned char *low, unsigned char *high, vb a[V_LANES])
+{
     for (int i = 0; i < 4; i++)
-        half[i] = vb32_max_u(_mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x20),
-                             _mm256_permute2x128_si256(a[2 * i], a[2 * i + 1], 0x31));
+        a[i] = vb16_max_u(vb_even64(a[2 * i], a[2 * i + 1]), vb_odd64(a[2 * i], a[2 * i + 1]));
+    for (int i = 0; i < 2; i++) {
+        a[i] = vb16_max_u(vb_even32(a[2 * i], a[2 * i + 1]), vb_odd32(a[2 * i], a[2 * i + 1]));
+        a[i] = vb16_max_u(_mm256_srli_epi32(a[i], 16),
+                          _mm256_and_si256(a[i], _mm256_set1_epi32(0xffff)));
+    }
+    const vb tops = _mm256_packus_epi32(a[0], a[1]);
+    _mm_storeu_si128((__m128i *)low, _mm256_castsi256_si128(tops));
+    _mm_storeu_si128((__m128i *)high, _mm256_extracti128_si256(tops, 1));
+}
+
+static inline void vb32_store_tops(unsigned char *low, unsigned char *high, vb a[V_LANES])
+{
+    for (int i = 0; i < 4; i++)
+        a[i] = vb32_max_u(vb_even64(a[2 * i], a[2 * i + 1]), vb_odd64(a[2 * i], a[2 * i + 1]));
     for (int i = 0; i < 2; i++)
-        quarter[i] = vb32_max_u(_mm256_unpacklo_epi64(half[2 * i], half[2 * i + 1]),
-                                _mm256_unpackhi_epi64(half[2 * i], half[2 * i + 1]));
-    vb top = vb32_max_u(vb_even32(quarter[0], quarter[1]), vb_odd32(quarter[0], quarter[1]));
-    __m128i even = _mm256_castsi256_si128(top), odd = _mm256_extracti128_si256(top, 1);
-    _mm_storeu_si128((__m128i *)p, _mm_unpacklo_epi32(even, odd));
-    _mm_storeu_si128((__m128i *)(p + 16), _mm_unpackhi_epi32(even, odd));
+        a[i] = vb32_max_u(vb_even32(a[2 * i], a[2 * i + 1]), vb_odd32(a[2 * i], a[2 * i + 1]));
+    _mm256_storeu_si256((__m256i *)low, _mm256_permute2x128_si256(a[0], a[1], 0x20));
+    _mm256_storeu_si256((__m256i *)high, _mm256_permute2x128_si256(a[0], a[1], 0x31));
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------

@@ -192,53 +192,66 @@ static inline uint32_t vb32_top_u(vb a)
     return _mm512_reduce_max_epu32(a);
 }
 
-/* n vectors of twice as many: two quarters of each, and the other two. */
-#define QUARTERS(max, a, n, low, high)                                                             \
-    for (int i = 0; i < (n); i++)                                                                  \
-        (a)[i] = max(_mm512_shuffle_i32x4((a)[2 * i], (a)[2 * i + 1], low),                        \
-                     _mm512_shuffle_i32x4((a)[2 * i], (a)[2 * i + 1], high));
+static inline vb vb16_meet(vb a, vb b)
+{
+    return vb16_max_u(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xee));
+}
 
-/* Two vectors of four: halves of quarters. */
-#define EIGHTHS(max, a)                                                                            \
-    for (int i = 0; i < 2; i++)                                                                    \
-        (a)[i] = max(_mm512_unpacklo_epi64((a)[2 * i], (a)[2 * i + 1]),                            \
-                     _mm512_unpackhi_epi64((a)[2 * i], (a)[2 * i + 1]));
+static inline vb vb32_meet(vb a, vb b)
+{
+    return vb32_max_u(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xee));
+}
 
-static inline vb even_of(vb a, vb b)
+static inline vb even32_of(vb a, vb b)
 {
     return _mm512_castps_si512(
         _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88));
 }
 
-static inline vb odd_of(vb a, vb b)
+static inline vb odd32_of(vb a, vb b)
 {
     return _mm512_castps_si512(
         _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd));
 }
 
-/* Lane 4 q + i is of vector 4 i + q, where q numbers the quarters. */
-static inline vb in_order(vb tops)
-{
-    return _mm512_permutexvar_epi32(
-        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), tops);
-}
+/*
+ * Two vectors of sixteen, of which halves are looked at: the quarters of the k-th then have lower
+ * and upper half of a vector and of the one behind it; the four vectors in lane i are 8 k + 2 i and
+ * 8 k + 2 i + 1.
+ */
+#define EIGHTHS(max, a)                                                                            \
+    for (int i = 0; i < 8; i++)                                                                    \
+        (a)[i] = max(_mm512_shuffle_i32x4((a)[2 * i], (a)[2 * i + 1], 0x88),                       \
+                     _mm512_shuffle_i32x4((a)[2 * i], (a)[2 * i + 1], 0xdd));                      \
+    for (int i = 0; i < 4; i++)                                                                    \
+        (a)[i] = max(_mm512_unpacklo_epi64((a)[2 * i], (a)[2 * i + 1]),                            \
+                     _mm512_unpackhi_epi64((a)[2 * i], (a)[2 * i + 1]));                           \
+    for (int i = 0; i < 2; i++)                                                                    \
+        (a)[i] = max(even32_of((a)[2 * i], (a)[2 * i + 1]), odd32_of((a)[2 * i], (a)[2 * i + 1]));
 
-static inline void vb16_store_tops(unsigned char *p, vb a[V_LANES])
+static inline void vb16_store_tops(unsigned char *low, unsigned char *high, vb a[V_LANES])
 {
-    QUARTERS(_mm512_max_epu16, a, 8, 0x44, 0xee)
-    QUARTERS(_mm512_max_epu16, a, 4, 0x88, 0xdd)
     EIGHTHS(_mm512_max_epu16, a)
-    const vb pairs = _mm512_max_epu16(even_of(a[0], a[1]), odd_of(a[0], a[1]));
-    const vb tops = _mm512_max_epu16(pairs, _mm512_srli_epi32(pairs, 16));
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(in_order(tops)));
+    /* Of each pair the larger one: those of a[0] in even places, those of a[1] in odd ones. */
+    const __mmask32 odd = 0xaaaaaaaa;
+    const vb pairs =
+        _mm512_max_epu16(_mm512_mask_blend_epi16(odd, a[0], _mm512_slli_epi32(a[1], 16)),
+                         _mm512_mask_blend_epi16(odd, _mm512_srli_epi32(a[0], 16), a[1]));
+    const vb tops = _mm512_permutexvar_epi16(
+        _mm512_set_epi16(31, 15, 29, 13, 27, 11, 25, 9, 30, 14, 28, 12, 26, 10, 24, 8, /**/
+                         23, 7, 21, 5, 19, 3, 17, 1, 22, 6, 20, 4, 18, 2, 16, 0),
+        pairs);
+    _mm256_storeu_si256((__m256i *)low, _mm512_castsi512_si256(tops));
+    _mm256_storeu_si256((__m256i *)high, _mm512_extracti64x4_epi64(tops, 1));
 }
 
-static inline void vb32_store_tops(unsigned char *p, vb a[V_LANES])
+static inline void vb32_store_tops(unsigned char *low, unsigned char *high, vb a[V_LANES])
 {
-    QUARTERS(_mm512_max_epu32, a, 8, 0x44, 0xee)
-    QUARTERS(_mm512_max_epu32, a, 4, 0x88, 0xdd)
+    const vi first = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
+    const vi second = _mm512_add_epi32(first, _mm512_set1_epi32(4));
     EIGHTHS(_mm512_max_epu32, a)
-    _mm512_storeu_si512(p, in_order(_mm512_max_epu32(even_of(a[0], a[1]), odd_of(a[0], a[1]))));
+    _mm512_storeu_si512(low, _mm512_permutex2var_epi32(a[0], first, a[1]));
+    _mm512_storeu_si512(high, _mm512_permutex2var_epi32(a[0], second, a[1]));
 }
 
 /* ---- Elements ----------------------------------------------------------------------------------

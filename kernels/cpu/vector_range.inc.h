@@ -30,11 +30,16 @@ static inline float NAME(of_bits)(uint32_t bits)
     return NAME(at)(p, 0);
 }
 
-/* The tops of n elements. No element of the signed ones has a sign: they begin at 0. */
+/* The tops of n elements. No element of the signed ones has a sign: 0 is one of them. */
 static inline struct NAME(tops) NAME(tops_of)(const unsigned char *src, size_t n)
 {
     struct NAME(tops) even = {vb_zero(), vb_zero()}, odd = even;
     size_t i = 0;
+    if (n >= 2 * PER_VECTOR) {
+        even.u = even.s = vb_load(src);
+        odd.u = odd.s = vb_load(src + V_BYTES);
+        i = 2 * PER_VECTOR;
+    }
     for (; i + 2 * PER_VECTOR <= n; i += 2 * PER_VECTOR) {
         NAME(raise)(&even, vb_load(src + i * ELEM_BYTES));
         NAME(raise)(&odd, vb_load(src + i * ELEM_BYTES + V_BYTES));
@@ -45,7 +50,8 @@ static inline struct NAME(tops) NAME(tops_of)(const unsigned char *src, size_t n
     }
     if (i < n)
         NAME(raise)(&odd, vb_load_part(src + i * ELEM_BYTES, (n - i) * ELEM_BYTES));
-    return (struct NAME(tops)){V_BITS(max_u)(even.u, odd.u), V_BITS(max_s)(even.s, odd.s)};
+    const vb most = V_BITS(max_s)(even.s, odd.s);
+    return (struct NAME(tops)){V_BITS(max_u)(even.u, odd.u), V_BITS(max_s)(most, vb_zero())};
 }
 
 static uint64_t NAME(range_long)(const unsigned char *src, size_t n, float *lo, float *hi)
@@ -103,18 +109,17 @@ static uint64_t NAME(range_set)(const unsigned char *src, size_t rows, size_t st
 static uint64_t NAME(range_sets)(const unsigned char *src, size_t rows, size_t stride, size_t n,
                                  float *lo, float *hi)
 {
-    vb u[V_LANES], s[V_LANES];
+    vb both[V_LANES]; /* the tops of either kind, in halves */
     unsigned char low[V_LANES * ELEM_BYTES], high[V_LANES * ELEM_BYTES];
     for (size_t row = 0; row < rows; row++) {
         for (size_t k = 0; k < V_LANES; k++) {
             const size_t at = row * stride + k * n;
             const struct NAME(tops) tops = NAME(tops_of)(src + at * ELEM_BYTES, n);
-            u[k] = row ? V_BITS(max_u)(u[k], tops.u) : tops.u;
-            s[k] = row ? V_BITS(max_s)(s[k], tops.s) : tops.s;
+            const vb met = V_BITS(meet)(tops.u, tops.s);
+            both[k] = row ? V_BITS(max_u)(both[k], met) : met;
         }
     }
-    V_BITS(store_tops)(low, u);
-    V_BITS(store_tops)(high, s);
+    V_BITS(store_tops)(low, high, both);
     if (NAME(widen)(low, high, lo, hi))
         return 0;
     uint64_t others = 0;
