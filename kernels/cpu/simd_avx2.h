@@ -235,8 +235,7 @@ static inline vb vb_odd64(vb a, vb b)
     return _mm256_unpackhi_epi64(a, b);
 }
 
-/* The largest elements of two vectors, unsigned: those of a in the lower half, of b in the upper.
- */
+/* The largest elements of two vectors, unsigned: of a in the lower half, of b in the upper. */
 static inline vb vb16_meet(vb a, vb b)
 {
     return vb16_max_u(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));

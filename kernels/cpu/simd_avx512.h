@@ -215,9 +215,8 @@ static inline vb odd32_of(vb a, vb b)
 }
 
 /*
- * Two vectors of sixteen, of which halves are looked at: the quarters of the k-th then have lower
- * and upper half of a vector and of the one behind it; the four vectors in lane i are 8 k + 2 i and
- * 8 k + 2 i + 1.
+ * Two vectors of sixteen, which become eighths: in lane i of the quarters of vector k are the tops
+ * of a lower and an upper half, those of vector 8 k + 2 i, and then those of vector 8 k + 2 i + 1.
  */
 #define EIGHTHS(max, a)                                                                            \
     for (int i = 0; i < 8; i++)                                                                    \
