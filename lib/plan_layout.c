@@ -283,60 +283,49 @@ struct layout {
     struct qplan_plan *plan;
     atomic_uint n_made; /* halves of the outputs */
     bool ascend[2];     /* the names in each */
-    struct qp_outcome metadata, outputs[2], order;
 };
 
-static void metadata_step(void *ctx)
+static enum qplan_status metadata_step(void *ctx, struct qplan_error *err)
 {
-    struct layout *l = ctx;
-    struct qp_outcome *outcome = &l->metadata;
-    outcome->status = check_collisions(l->plan, &outcome->err);
-    if (outcome->status == QPLAN_OK)
-        outcome->status = make_metadata(l->plan, &outcome->err);
+    const struct layout *l = ctx;
+    QP_TRY(check_collisions(l->plan, err));
+    return make_metadata(l->plan, err);
 }
 
 /* One half of the outputs; and whoever makes the last one goes on with their order. */
-static void outputs_step(struct layout *l, unsigned half)
+static enum qplan_status outputs_step(struct layout *l, unsigned half, struct qplan_error *err)
 {
     struct qplan_plan *plan = l->plan;
     const size_t n = plan->n_tensors, begin = half ? n / 2 : 0, end = half ? n : n / 2;
-    struct qp_outcome *outcome = &l->outputs[half];
-    outcome->status =
-        make_outputs(plan, begin, end, &plan->labels[half], &l->ascend[half], &outcome->err);
+    QP_TRY(make_outputs(plan, begin, end, &plan->labels[half], &l->ascend[half], err));
     if (atomic_fetch_add(&l->n_made, 1) == 0)
-        return;
-    if (l->outputs[0].status != QPLAN_OK || l->outputs[1].status != QPLAN_OK)
-        return;
+        return QPLAN_OK;
     const struct qp_plan_tensor *middle = &plan->tensors[n / 2];
     const bool ascend = l->ascend[0] && l->ascend[1] && (n < 2 || are_in_order(middle - 1, middle));
-    l->order.status = make_order(plan, ascend, &l->order.err);
+    return make_order(plan, ascend, err);
 }
 
-static void first_step(void *ctx)
+static enum qplan_status first_step(void *ctx, struct qplan_error *err)
 {
-    outputs_step(ctx, 0);
+    return outputs_step(ctx, 0, err);
 }
 
-static void second_step(void *ctx)
+static enum qplan_status second_step(void *ctx, struct qplan_error *err)
 {
-    outputs_step(ctx, 1);
+    return outputs_step(ctx, 1, err);
 }
 
 /* With fewer tensors a second thread costs more than it saves. */
 #define MANY_TENSORS 4096
 
-/* A fault of a name explains one of the tensors, so it counts first. */
+/* A fault of a name explains one of the order, so it is the one to tell: it comes last. */
 static enum qplan_status lay_out(struct qplan_plan *plan, unsigned threads, struct qplan_error *err)
 {
     static const qp_step_fn steps[] = {first_step, second_step, metadata_step};
     struct layout l = {.plan = plan};
     QP_TRY(place_outputs(plan, err));
     atomic_init(&l.n_made, 0);
-    qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 3, &l);
-    QP_TRY(qp_outcome_of(&l.metadata, err));
-    QP_TRY(qp_outcome_of(&l.outputs[0], err));
-    QP_TRY(qp_outcome_of(&l.outputs[1], err));
-    return qp_outcome_of(&l.order, err);
+    return qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 3, &l, err);
 }
 
 static enum qplan_status measure_header(struct qplan_plan *plan, struct qplan_error *err)

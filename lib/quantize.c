@@ -6,6 +6,7 @@
 #include "execute.h"
 #include "report.h"
 
+#include "base/alloc.h"
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/pool.h"
@@ -57,17 +58,18 @@ static enum qplan_status write_header(void *ctx, struct qplan_error *err)
     return qp_fail_memory(err, "header", h->plan->header_bytes);
 }
 
-/* The bytes in the file must be those that were written. */
-static enum qplan_status check_half(const struct header *h, unsigned half,
-                                    const struct qp_file *file, bool *differs,
-                                    struct qplan_error *err)
+#define BLOCK_BYTES 65536u
+
+/* The bytes in the file must be those that were written; the block is to read them into. */
+static enum qplan_status check_bytes(const struct header *h, unsigned half,
+                                     const struct qp_file *file, char *block, bool *differs,
+                                     struct qplan_error *err)
 {
-    char block[16384];
     struct qp_checksum sum = {0};
     const uint64_t end = half_at(h, half + 1);
     size_t n;
     for (uint64_t at = half_at(h, half); at < end; at += n) {
-        n = (size_t)qp_min_u64(end - at, sizeof block);
+        n = (size_t)qp_min_u64(end - at, BLOCK_BYTES);
         QP_TRY(qp_file_read(file, at, block, n, err));
         qp_checksum_add(&sum, block, n);
     }
@@ -75,6 +77,17 @@ static enum qplan_status check_half(const struct header *h, unsigned half,
     return *differs ? qp_fail(err, QPLAN_ERR_IO, file->shown,
                               "the header read back is not the one written")
                     : QPLAN_OK;
+}
+
+static enum qplan_status check_half(const struct header *h, unsigned half,
+                                    const struct qp_file *file, bool *differs,
+                                    struct qplan_error *err)
+{
+    char *block = qp_alloc(1, BLOCK_BYTES);
+    enum qplan_status status = block ? check_bytes(h, half, file, block, differs, err)
+                                     : qp_fail_memory(err, "header", BLOCK_BYTES);
+    qp_free(block);
+    return status;
 }
 
 /* ---- What was written ------------------------------------------------------------------------ */
@@ -101,26 +114,24 @@ struct check {
     struct qplan_checkpoint *written;
     struct qplan_report *report;
     bool differs[2]; /* a half of the header, from the one written */
-    struct qp_outcome of_half[2], of_report;
 };
 
-static void check_step(struct check *c, unsigned half)
+static enum qplan_status check_step(struct check *c, unsigned half, struct qplan_error *err)
 {
-    c->of_half[half].status =
-        check_half(c->header, half, &c->written->st.file, &c->differs[half], &c->of_half[half].err);
+    return check_half(c->header, half, &c->written->st.file, &c->differs[half], err);
 }
 
-static void first_step(void *ctx)
+static enum qplan_status first_step(void *ctx, struct qplan_error *err)
 {
-    check_step(ctx, 0);
+    return check_step(ctx, 0, err);
 }
 
-static void second_step(void *ctx)
+static enum qplan_status second_step(void *ctx, struct qplan_error *err)
 {
-    check_step(ctx, 1);
+    return check_step(ctx, 1, err);
 }
 
-static void report_step(void *ctx)
+static enum qplan_status report_step(void *ctx, struct qplan_error *err)
 {
     struct check *c = ctx;
     const bool measured = needs_source(c->options);
@@ -136,8 +147,8 @@ static void report_step(void *ctx)
     /* What a device wrote is proven by the CPU, whatever the device can do. */
     struct qplan_run on_cpu = c->run ? *c->run : (struct qplan_run){.threads = 0};
     on_cpu.device = NULL;
-    c->of_report.status = qp_report_judge(&c->report, &request, c->options->gates,
-                                          c->options->n_gates, &on_cpu, &c->of_report.err);
+    return qp_report_judge(&c->report, &request, c->options->gates, c->options->n_gates, &on_cpu,
+                           err);
 }
 
 /*
@@ -153,13 +164,9 @@ static enum qplan_status report_known(struct check *c, bool *differs, struct qpl
     *differs = c->written->st.file.size != qplan_plan_output_bytes(plan);
     if (*differs)
         return QPLAN_OK;
-    qp_steps_run(c->run ? c->run->threads : 0, steps, 3, c);
+    enum qplan_status status = qp_steps_run(c->run ? c->run->threads : 0, steps, 3, c, err);
     *differs = c->differs[0] || c->differs[1];
-    if (*differs)
-        return QPLAN_OK;
-    QP_TRY(qp_outcome_of(&c->of_half[0], err));
-    QP_TRY(qp_outcome_of(&c->of_half[1], err));
-    return qp_outcome_of(&c->of_report, err);
+    return *differs ? QPLAN_OK : status;
 }
 
 /* The same of the file as the reader parses and proves it. */
@@ -168,9 +175,8 @@ static enum qplan_status report_read(struct check *c, struct qplan_error *err)
     const struct header *h = c->header;
     QP_TRY(qp_checkpoint_open_fd(&c->written, h->out->fd, c->options->out_path, err));
     for (unsigned half = 0; half < 2; half++)
-        QP_TRY(check_half(h, half, &c->written->st.file, &c->differs[half], err));
-    report_step(c);
-    return qp_outcome_of(&c->of_report, err);
+        QP_TRY(check_step(c, half, err));
+    return report_step(c, err);
 }
 
 /* Forgets report and file. */

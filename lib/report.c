@@ -329,14 +329,7 @@ static enum qplan_status measure(struct builder *b)
     if (!b->pairs)
         return qp_fail_memory(b->err, "report", b->report->n_rows * sizeof *b->pairs);
     QP_TRY(pair_rows(b, &n_pairs));
-    struct qplan_error job_error;
-    enum qplan_status status =
-        qp_measure_pairs(b->pairs, n_pairs, &q->file->st, &q->source->st, b->run, &job_error);
-    if (status != QPLAN_OK) {
-        if (b->err)
-            *b->err = job_error;
-        return status;
-    }
+    QP_TRY(qp_measure_pairs(b->pairs, n_pairs, &q->file->st, &q->source->st, b->run, b->err));
     QP_TRY(qp_file_unchanged(&q->source->st.file, b->err));
     QP_TRY(qp_file_unchanged(&q->file->st.file, b->err));
     QP_TRY(take_results(b, n_pairs));

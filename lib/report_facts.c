@@ -21,8 +21,8 @@ struct team {
     pthread_mutex_t lock;
     size_t next;      /* row to claim */
     size_t first_bad; /* n_rows = none */
-    enum qplan_status status;
-    struct qplan_error err;
+    enum qplan_status status; /* of that row, and its error */
+    struct qplan_error *err;
 };
 
 /* False if there is nothing left to do. */
@@ -44,22 +44,23 @@ static void fail(struct team *team, size_t row, enum qplan_status status,
     if (row < team->first_bad) {
         team->first_bad = row;
         team->status = status;
-        team->err = *err;
+        if (team->err)
+            *team->err = *err;
     }
     (void)pthread_mutex_unlock(&team->lock);
 }
 
-static void read_rows(struct team *team, struct qp_facts_reader *reader, size_t first, size_t end)
+static void read_rows(struct team *team, struct qp_facts_reader *reader, size_t first, size_t end,
+                      struct qplan_error *err)
 {
-    struct qplan_error err;
     for (size_t i = first; i < end; i++) {
         struct qp_row *row = &team->rows[i];
         if (!row->facts)
             continue;
         enum qplan_status status =
-            qp_facts_read(reader, row->tensor.native, team->strict, row->facts, &err);
+            qp_facts_read(reader, row->tensor.native, team->strict, row->facts, err);
         if (status != QPLAN_OK) {
-            fail(team, i, status, &err);
+            fail(team, i, status, err);
             return;
         }
     }
@@ -75,7 +76,7 @@ static void work(void *ctx, unsigned worker)
     while (claim(team, &first, &end)) {
         enum qplan_status status = reader ? QPLAN_OK : qp_facts_open(&reader, team->st, &err);
         if (status == QPLAN_OK)
-            read_rows(team, reader, first, end);
+            read_rows(team, reader, first, end, &err);
         else
             fail(team, first, status, &err);
     }
@@ -86,14 +87,12 @@ enum qplan_status qp_report_facts(struct qp_row *rows, size_t n, const struct qp
                                   bool strict, unsigned threads, struct qplan_error *err)
 {
     struct team team = {
-        .st = st, .rows = rows, .n_rows = n, .strict = strict, .first_bad = n, .status = QPLAN_OK};
+        .st = st, .rows = rows, .n_rows = n, .strict = strict, .first_bad = n, .err = err};
     const uint64_t claims = qp_div_up(n, ROWS_AT_ONCE);
     if (pthread_mutex_init(&team.lock, NULL) != 0)
         return qp_fail_memory(err, "report", sizeof team.lock);
     (void)qp_team_run((unsigned)qp_min_u64(claims, threads ? threads : qp_cpu_count()), work,
                       &team);
     (void)pthread_mutex_destroy(&team.lock);
-    if (team.status != QPLAN_OK && err)
-        *err = team.err;
     return team.status;
 }

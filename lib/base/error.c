@@ -111,10 +111,3 @@ void qp_fail_more(struct qplan_error *err, const char *fmt, ...)
     (void)vsnprintf(err->message + used, sizeof err->message - used, fmt, args);
     va_end(args);
 }
-
-enum qplan_status qp_outcome_of(const struct qp_outcome *outcome, struct qplan_error *err)
-{
-    if (outcome->status != QPLAN_OK && err)
-        *err = outcome->err;
-    return outcome->status;
-}

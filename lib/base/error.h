@@ -37,15 +37,6 @@ void qp_hint(struct qplan_error *err, const char *fmt, ...) QP_PRINTF(2, 3);
 /* Continues the message of a failure, for lists. Text that does not fit is cut. */
 void qp_fail_more(struct qplan_error *err, const char *fmt, ...) QP_PRINTF(2, 3);
 
-/* What came of a step that another thread may have done, and what it would have said. */
-struct qp_outcome {
-    enum qplan_status status;
-    struct qplan_error err;
-};
-
-/* The status of a step; where it failed, *err becomes its error. */
-enum qplan_status qp_outcome_of(const struct qp_outcome *outcome, struct qplan_error *err);
-
 #define QP_TRY(call)                                                                               \
     do {                                                                                           \
         enum qplan_status qp_try_status = (call);                                                  \
