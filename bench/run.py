@@ -208,6 +208,11 @@ class Bench:
         if row.base[0] == "{qplan}":
             row.base_out_bytes = self.out_size(row, row.base)
 
+    def fresh_bytes(self, row):
+        """What a row writes anew in each round."""
+        renewed = [os.path.getsize(self.file(row.cold, name)) for name in row.renew]
+        return max(row.out_bytes, row.base_out_bytes) + sum(renewed)
+
     def renew(self, row, command):
         for name in row.renew:
             if "{" + name + "}" in command:
@@ -239,7 +244,7 @@ class Bench:
         for row in rows:
             self.start_row(row)
         if rows:
-            largest = max(max(row.out_bytes, row.base_out_bytes) for row in rows)
+            largest = max(self.fresh_bytes(row) for row in rows)
             self.hold_memory(largest + largest // 4)
         for index in range(rounds if rows else 0):
             for row in rows:

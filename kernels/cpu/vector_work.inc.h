@@ -33,13 +33,13 @@ enum v_way { V_DIVIDE, V_CLAMP, V_BOUNDED, V_PLAIN };
 static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, const int32_t *zero,
                            size_t n)
 {
-    unsigned others = 0;
+    int usual = 1;
     int32_t zeros = 0;
-    for (size_t i = 0; i < n; i++) {
-        others |= scale[i] >= SCALE_LEAST && scale[i] <= SCALE_MOST ? 0 : 1;
+    for (size_t i = 0; i < n; i++) { /* without a branch, so that vectors can do it */
+        usual &= (scale[i] >= SCALE_LEAST) & (scale[i] <= SCALE_MOST);
         zeros |= zero[i];
     }
-    if (others)
+    if (!usual)
         return V_DIVIDE;
     if (!rule->bounded)
         return V_CLAMP;
