@@ -41,7 +41,7 @@ struct qplan_plan {
 /* Whether two tensors are quantized and differ in name and place alone. */
 bool qp_plan_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b);
 
-/* A plan without decisions: every tensor kept. */
+/* A plan without decisions: every tensor kept, and its source still to be set. */
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,
                               struct qplan_error *err);
 

@@ -27,22 +27,22 @@ void qp_put_stem(struct qp_writer *w, const char *path)
 /* ---- Output tensors ----------------------------------------------------------------------------
  */
 
-/* Room for the outputs of all tensors, each with its own place. */
-static enum qplan_status place_outputs(struct qplan_plan *plan, struct qplan_error *err)
+/* How many outputs each tensor has, and room for all: *second is for the second half of them. */
+static enum qplan_status count_outputs(struct qplan_plan *plan, struct qplan_entry **second,
+                                       struct qplan_error *err)
 {
+    size_t n_first = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
+        if (i == plan->n_tensors / 2)
+            n_first = plan->n_outputs;
         t->n_outputs = t->quantize ? qp_native_count(&t->scheme, plan->zero_point) : 1;
         plan->n_outputs += t->n_outputs;
     }
     plan->outputs = qp_alloc(plan->n_outputs, sizeof *plan->outputs);
     if (!plan->outputs)
         return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->outputs);
-    struct qplan_entry *next = plan->outputs;
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        plan->tensors[i].outputs = next;
-        next += plan->tensors[i].n_outputs;
-    }
+    *second = plan->outputs + n_first;
     return QPLAN_OK;
 }
 
@@ -52,14 +52,16 @@ static bool are_in_order(const struct qp_plan_tensor *a, const struct qp_plan_te
     return qp_st_before(&a->outputs[a->n_outputs - 1], &b->outputs[0]);
 }
 
-/* Those of the tensors from begin to end, and whether their names ascend. */
+/* Those of the tensors from begin to end, one behind the other, and whether their names ascend. */
 static enum qplan_status make_outputs(const struct qplan_plan *plan, size_t begin, size_t end,
-                                      struct qp_labels *labels, bool *ascend,
-                                      struct qplan_error *err)
+                                      struct qplan_entry *outputs, struct qp_labels *labels,
+                                      bool *ascend, struct qplan_error *err)
 {
     *ascend = true;
     for (size_t i = begin; i < end; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        t->outputs = outputs;
+        outputs += t->n_outputs;
         if (!t->quantize)
             *t->outputs = *t->source;
         else if (!qp_native_outputs(t->source, &t->scheme, plan->zero_point, labels, t->outputs))
@@ -281,8 +283,9 @@ static enum qplan_status make_order(struct qplan_plan *plan, bool ascend, struct
 /* A layout in steps that do not depend on each other, but for the order of what two have made. */
 struct layout {
     struct qplan_plan *plan;
-    atomic_uint n_made; /* halves of the outputs */
-    bool ascend[2];     /* the names in each */
+    struct qplan_entry *outputs[2]; /* where those of each half of the tensors go */
+    atomic_uint n_made;             /* halves */
+    bool ascend[2];                 /* the names in each */
 };
 
 static enum qplan_status metadata_step(void *ctx, struct qplan_error *err)
@@ -297,7 +300,8 @@ static enum qplan_status outputs_step(struct layout *l, unsigned half, struct qp
 {
     struct qplan_plan *plan = l->plan;
     const size_t n = plan->n_tensors, begin = half ? n / 2 : 0, end = half ? n : n / 2;
-    QP_TRY(make_outputs(plan, begin, end, &plan->labels[half], &l->ascend[half], err));
+    QP_TRY(make_outputs(plan, begin, end, l->outputs[half], &plan->labels[half], &l->ascend[half],
+                        err));
     if (atomic_fetch_add(&l->n_made, 1) == 0)
         return QPLAN_OK;
     const struct qp_plan_tensor *middle = &plan->tensors[n / 2];
@@ -323,7 +327,8 @@ static enum qplan_status lay_out(struct qplan_plan *plan, unsigned threads, stru
 {
     static const qp_step_fn steps[] = {first_step, second_step, metadata_step};
     struct layout l = {.plan = plan};
-    QP_TRY(place_outputs(plan, err));
+    QP_TRY(count_outputs(plan, &l.outputs[1], err));
+    l.outputs[0] = plan->outputs;
     atomic_init(&l.n_made, 0);
     return qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 3, &l, err);
 }

@@ -466,6 +466,8 @@ enum qplan_status qplan_plan_read(struct qplan_plan **out,
     *out = NULL;
     QP_TRY(qp_plan_check_source(checkpoint, err));
     QP_TRY(qp_plan_new(&r.plan, checkpoint, err));
+    for (size_t i = 0; i < r.plan->n_tensors; i++)
+        r.plan->tensors[i].source = &checkpoint->st.entries[i];
     r.seen = qp_alloc(r.plan->n_tensors, sizeof *r.seen);
     enum qplan_status status = QPLAN_OK;
     if (!r.seen)

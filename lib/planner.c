@@ -70,8 +70,6 @@ enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkp
         return qp_fail_memory(err, "plan", n * sizeof *plan->tensors);
     }
     plan->n_tensors = n;
-    for (size_t i = 0; i < n; i++)
-        plan->tensors[i].source = &checkpoint->st.entries[i];
     *out = plan;
     return QPLAN_OK;
 }
@@ -110,6 +108,112 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
     return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, st, found),
                    "already quantized: expected a plain checkpoint, found a tensor that belongs to "
                    "quantized weights");
+}
+
+/* ---- Decisions against shapes ------------------------------------------------------------------
+ */
+
+static bool divides(const struct qp_plan_tensor *t)
+{
+    return t->scheme.granularity != QPLAN_PER_GROUP ||
+           t->source->shape[t->source->rank - 1] % t->scheme.group == 0;
+}
+
+/* Resolves the axis; false where it does not exist, or a group is not whole. */
+static bool fit(struct qp_plan_tensor *t)
+{
+    struct qplan_scheme resolved;
+    if (!t->quantize)
+        return true;
+    if (!qp_scheme_resolve(&t->scheme, t->source->rank, &resolved))
+        return false;
+    t->scheme = resolved;
+    return divides(t);
+}
+
+static void keep(struct qp_plan_tensor *t, const char *rule, const char *reason)
+{
+    t->quantize = false;
+    t->rule = rule;
+    t->reason = reason;
+}
+
+#define LISTED 20
+
+/* Tensors that share a fault: the first LISTED are named in the message, the rest counted. */
+struct fault_list {
+    struct qplan_error *err;
+    size_t n;
+};
+
+static void add_fault(struct fault_list *list, const struct qplan_entry *entry)
+{
+    char quoted[QP_QUOTED], shape[256];
+    if (list->n++ < LISTED)
+        qp_fail_more(list->err, "%s%s %s", list->n > 1 ? ", " : "",
+                     qp_quote(quoted, entry->name, entry->name_len),
+                     qp_format_list(shape, sizeof shape, entry->shape, entry->rank));
+}
+
+static void end_faults(const struct fault_list *list)
+{
+    if (list->n > LISTED)
+        qp_fail_more(list->err, " and %zu more", list->n - LISTED);
+}
+
+static enum qplan_status check_axes(struct qplan_plan *plan, struct qplan_error *err)
+{
+    struct fault_list list = {.err = err};
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        struct qplan_scheme resolved;
+        if (!t->quantize)
+            continue;
+        if (qp_scheme_resolve(&t->scheme, t->source->rank, &resolved)) {
+            t->scheme = resolved;
+            continue;
+        }
+        if (list.n == 0)
+            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->st.file.shown,
+                    "axis %d does not exist in: ", t->scheme.axis);
+        add_fault(&list, t->source);
+    }
+    end_faults(&list);
+    return list.n ? QPLAN_ERR_INVALID : QPLAN_OK;
+}
+
+static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_error *err)
+{
+    struct fault_list list = {.err = err};
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!t->quantize || divides(t) || plan->indivisible == QPLAN_INDIVISIBLE_RAGGED)
+            continue;
+        if (plan->indivisible == QPLAN_INDIVISIBLE_KEEP) {
+            keep(t, t->rule, "indivisible");
+            continue;
+        }
+        if (list.n == 0)
+            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->st.file.shown,
+                    "group size %" PRIu64 " does not divide the last axis of: ", t->scheme.group);
+        add_fault(&list, t->source);
+    }
+    end_faults(&list);
+    if (list.n == 0)
+        return QPLAN_OK;
+    qp_hint(err, "--indivisible ragged makes the last group of each row shorter (one more scale a "
+                 "row); --indivisible keep copies these tensors unquantized");
+    return QPLAN_ERR_INVALID;
+}
+
+enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err)
+{
+    QP_TRY(check_axes(plan, err));
+    QP_TRY(check_groups(plan, err));
+    plan->n_quantized = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        plan->n_quantized += plan->tensors[i].quantize;
+    return QPLAN_OK;
 }
 
 /* ---- Decisions ---------------------------------------------------------------------------------
@@ -167,13 +271,6 @@ static enum qplan_status check_patterns(const struct patterns *p, const char *wh
     return QPLAN_OK;
 }
 
-static void keep(struct qp_plan_tensor *t, const char *rule, const char *reason)
-{
-    t->quantize = false;
-    t->rule = rule;
-    t->reason = reason;
-}
-
 static void decide(struct qp_plan_tensor *t, const struct qplan_plan_options *options,
                    const char *calibrate, struct patterns *include, struct patterns *exclude)
 {
@@ -197,109 +294,30 @@ static void decide(struct qp_plan_tensor *t, const struct qplan_plan_options *op
     }
 }
 
+/* Decides on all tensors, and checks that only where one does not fit its tensor. */
 static enum qplan_status decide_all(struct qplan_plan *plan,
                                     const struct qplan_plan_options *options,
                                     struct qplan_error *err)
 {
-    const char *subject = plan->checkpoint->st.file.shown;
+    const struct qp_st *st = &plan->checkpoint->st;
     const char *calibrate = qp_calibrator_find(options->calibrate ? options->calibrate : "minmax");
     struct patterns include = {"--include", options->include, options->n_include, NULL, NULL};
     struct patterns exclude = {"--exclude", options->exclude, options->n_exclude, NULL, NULL};
+    bool all_fit = true;
     if (!calibrate)
         return qp_fail(err, QPLAN_ERR_USAGE, "calibrate", "unknown method: expected minmax");
     QP_TRY(prepare_patterns(&include, &plan->arena, err));
     QP_TRY(prepare_patterns(&exclude, &plan->arena, err));
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        decide(&plan->tensors[i], options, calibrate, &include, &exclude);
-    QP_TRY(check_patterns(&exclude, "tensor", subject, err));
-    return check_patterns(&include, "tensor that can be quantized", subject, err);
-}
-
-/* ---- Decisions against shapes ------------------------------------------------------------------
- */
-
-#define LISTED 20
-
-/* Tensors that share a fault: the first LISTED are named in the message, the rest counted. */
-struct fault_list {
-    struct qplan_error *err;
-    size_t n;
-};
-
-static void add_fault(struct fault_list *list, const struct qplan_entry *entry)
-{
-    char quoted[QP_QUOTED], shape[256];
-    if (list->n++ < LISTED)
-        qp_fail_more(list->err, "%s%s %s", list->n > 1 ? ", " : "",
-                     qp_quote(quoted, entry->name, entry->name_len),
-                     qp_format_list(shape, sizeof shape, entry->shape, entry->rank));
-}
-
-static void end_faults(const struct fault_list *list)
-{
-    if (list->n > LISTED)
-        qp_fail_more(list->err, " and %zu more", list->n - LISTED);
-}
-
-static enum qplan_status check_axes(struct qplan_plan *plan, struct qplan_error *err)
-{
-    struct fault_list list = {.err = err};
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        struct qplan_scheme resolved;
-        if (!t->quantize)
-            continue;
-        if (qp_scheme_resolve(&t->scheme, t->source->rank, &resolved)) {
-            t->scheme = resolved;
-            continue;
-        }
-        if (list.n == 0)
-            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->st.file.shown,
-                    "axis %d does not exist in: ", t->scheme.axis);
-        add_fault(&list, t->source);
+        t->source = &st->entries[i];
+        decide(t, options, calibrate, &include, &exclude);
+        all_fit = fit(t) && all_fit;
+        plan->n_quantized += t->quantize;
     }
-    end_faults(&list);
-    return list.n ? QPLAN_ERR_INVALID : QPLAN_OK;
-}
-
-static bool divides(const struct qp_plan_tensor *t)
-{
-    return t->scheme.granularity != QPLAN_PER_GROUP ||
-           t->source->shape[t->source->rank - 1] % t->scheme.group == 0;
-}
-
-static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_error *err)
-{
-    struct fault_list list = {.err = err};
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!t->quantize || divides(t) || plan->indivisible == QPLAN_INDIVISIBLE_RAGGED)
-            continue;
-        if (plan->indivisible == QPLAN_INDIVISIBLE_KEEP) {
-            keep(t, t->rule, "indivisible");
-            continue;
-        }
-        if (list.n == 0)
-            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->st.file.shown,
-                    "group size %" PRIu64 " does not divide the last axis of: ", t->scheme.group);
-        add_fault(&list, t->source);
-    }
-    end_faults(&list);
-    if (list.n == 0)
-        return QPLAN_OK;
-    qp_hint(err, "--indivisible ragged makes the last group of each row shorter (one more scale a "
-                 "row); --indivisible keep copies these tensors unquantized");
-    return QPLAN_ERR_INVALID;
-}
-
-enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err)
-{
-    QP_TRY(check_axes(plan, err));
-    QP_TRY(check_groups(plan, err));
-    plan->n_quantized = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        plan->n_quantized += plan->tensors[i].quantize;
-    return QPLAN_OK;
+    QP_TRY(check_patterns(&exclude, "tensor", st->file.shown, err));
+    QP_TRY(check_patterns(&include, "tensor that can be quantized", st->file.shown, err));
+    return all_fit ? QPLAN_OK : qp_plan_check(plan, err);
 }
 
 /* ---- The name of the output --------------------------------------------------------------------
@@ -344,8 +362,6 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
     plan->nonfinite = options->nonfinite;
     plan->zero_point = options->zero_point;
     enum qplan_status status = decide_all(plan, options, err);
-    if (status == QPLAN_OK)
-        status = qp_plan_check(plan, err);
     if (status == QPLAN_OK)
         status = name_output(plan, &options->scheme, err);
     if (status == QPLAN_OK)

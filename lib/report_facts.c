@@ -19,8 +19,8 @@ struct team {
     size_t n_rows;
     bool strict;
     pthread_mutex_t lock;
-    size_t next;      /* row to claim */
-    size_t first_bad; /* n_rows = none */
+    size_t next;              /* row to claim */
+    size_t first_bad;         /* n_rows = none */
     enum qplan_status status; /* of that row, and its error */
     struct qplan_error *err;
 };
