@@ -62,9 +62,11 @@ static void on_stop(int number)
     bool second = atomic_flag_test_and_set(&stopping);
     if (!second)
         cli_signal = number;
-    struct sigaction kill_at_once = {.sa_handler = SIG_DFL};
-    for (size_t i = 0; i < N_STOP_SIGNALS; i++)
-        (void)sigaction(stop_signals[i], &kill_at_once, NULL);
+    struct sigaction kill_at_once = {.sa_handler = SIG_DFL}, now;
+    for (size_t i = 0; i < N_STOP_SIGNALS; i++) {
+        if (sigaction(stop_signals[i], NULL, &now) == 0 && now.sa_handler == on_stop)
+            (void)sigaction(stop_signals[i], &kill_at_once, NULL);
+    }
     if (second) /* came to another thread while the first one was still being handled */
         (void)raise(number);
 }

@@ -220,6 +220,24 @@ def ignored_signal(bench):
                         via=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"])
 
 
+@case("G22-ignored-second-signal", needs="preload tmpfile")
+def ignored_second_signal(bench):
+    """It stays ignored behind one that stops the run, which then ends in good order."""
+    for name in MODELS:
+        bench.disturbed(name, "call=pread,n=3,mode=INT;call=pread,n=3,mode=HUP", exits=(130,),
+                        says=["signal 2"], via=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"])
+
+
+def wait_until_caught(proc, number):
+    """Until the process has a handler for the signal; a program that has just begun has none."""
+    for _ in range(1000):
+        with open(f"/proc/{proc.pid}/status", encoding="ascii") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+        if int(caught.split()[1], 16) >> (number - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
 @case("G22-plan-from-a-silent-pipe")
 def silent_pipe(bench):
     """A run that waits for its plan can be stopped too."""
@@ -228,6 +246,7 @@ def silent_pipe(bench):
         before = bench.look()
         args = ("quantize", "--plan", "-", "-o", TARGET, "in.safetensors")
         proc = bench.start(*args, stdin=read_end)
+        wait_until_caught(proc, number)
         time.sleep(0.2)
         proc.send_signal(number)
         result = bench.finish(proc, args)
