@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -250,8 +251,7 @@ static int replace_target(struct qp_out *out)
     return 0;
 }
 
-/* Gives the nameless file a hidden name first: linkat cannot replace, rename can. */
-static int link_and_replace(struct qp_out *out)
+static int link_hidden_and_replace(struct qp_out *out)
 {
     for (unsigned i = 0; i < 1000; i++) {
         (void)snprintf(out->hidden, sizeof out->hidden, ".qplan-%ld-%u.tmp", (long)getpid(), i);
@@ -262,6 +262,22 @@ static int link_and_replace(struct qp_out *out)
     }
     out->hidden[0] = '\0';
     return -1;
+}
+
+/*
+ * Gives the nameless file a hidden name first: linkat cannot replace, rename can. A signal that
+ * ends the process has to wait for both, or the hidden name would stay.
+ */
+static int link_and_replace(struct qp_out *out)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    const bool blocked = pthread_sigmask(SIG_BLOCK, &all, &before) == 0;
+    const int result = link_hidden_and_replace(out), errnum = errno;
+    if (blocked)
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = errnum;
+    return result;
 }
 
 /* A target that was made meanwhile must not be lost: a plain rename would replace it. */

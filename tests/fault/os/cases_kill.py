@@ -212,6 +212,14 @@ def second_signal(bench):
             bench.untouched(name, before)
 
 
+@case("G22-second-signal-while-replacing", needs="preload tmpfile")
+def second_signal_replacing(bench):
+    """Between the two calls that replace a target it has to wait: no hidden name is left over."""
+    for name in MODELS:
+        bench.disturbed(name, "call=renameat,mode=INT;call=renameat,mode=TERM",
+                        exits=(-signal.SIGTERM, -signal.SIGINT), force=(True,), named=True)
+
+
 @case("G22-ignored-signal", needs="preload")
 def ignored_signal(bench):
     """What the caller ignores stays ignored, as under nohup."""
