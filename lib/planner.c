@@ -294,7 +294,7 @@ static void decide(struct qp_plan_tensor *t, const struct qplan_plan_options *op
     }
 }
 
-/* Decides on all tensors, and checks that only where one does not fit its tensor. */
+/* Decides on all tensors; faults are looked for and listed only where a decision does not fit. */
 static enum qplan_status decide_all(struct qplan_plan *plan,
                                     const struct qplan_plan_options *options,
                                     struct qplan_error *err)

@@ -157,7 +157,8 @@ static enum qplan_status report_step(void *ctx, struct qplan_error *err)
  */
 static enum qplan_status report_known(struct check *c, bool *differs, struct qplan_error *err)
 {
-    static const qp_step_fn steps[] = {first_step, second_step, report_step};
+    /* A header that cannot be read says more than a gate that failed, so it comes behind. */
+    static const qp_step_fn steps[] = {report_step, first_step, second_step};
     const struct qplan_plan *plan = c->header->plan;
     QP_TRY(qp_plan_written(&c->written, plan, !is_brief(c->options), c->header->out->fd,
                            c->options->out_path, err));

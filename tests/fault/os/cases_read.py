@@ -94,6 +94,18 @@ def readers(bench):
         bench.untouched(args[0], before)
 
 
+@case("G2-failing-gate", needs="preload")
+def failing_gate(bench):
+    """A gate that fails does not hide that something could not be read."""
+    args = ("quantize", "--fail-if", "ratio>1", "-o", TARGET, INPUT)
+    good = bench.run(*args, fault="call=pread,n=0")
+    bench.exits("the gate", good, 1)
+    for n in range(1, good.counts[0] + 1):
+        result = bench.run(*args, fault=f"call=pread,n={n},errno=EIO")
+        bench.exits(f"pread {n}", result, 4)
+        bench.says(f"pread {n}", result, strerror("EIO"))
+
+
 @case("G3-every-EINTR", needs="preload", cost=2)
 def every_eintr(bench):
     for name in MODELS:
