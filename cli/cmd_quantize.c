@@ -43,7 +43,6 @@ static enum qplan_status read_options(struct quantize *q, struct qplan_error *er
     CLI_TRY(task_begin(&q->task, q->args, err));
     q->task.run.force = args_has(q->args, "force");
     CLI_TRY(plan_args_read(&q->plan_args, q->args, err));
-    q->plan_args.options.threads = q->task.run.threads;
     CLI_TRY(task_read_gates(&q->task, q->args, err));
     CLI_TRY(task_model_path(q->args, 0, "MODEL", &q->model_path, err));
     return task_output_path(q->args, &q->output, err);
@@ -93,7 +92,6 @@ static enum qplan_status execute(struct quantize *q, struct qplan_error *err)
     struct qplan_quantize_options run_options = {
         .out_path = q->output,
         .verify = args_has(q->args, "verify"),
-        .brief = !q->task.json, /* then a summary is all that is shown */
         .gates = task_gates(&q->task),
         .n_gates = q->task.n_gates,
     };

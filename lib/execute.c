@@ -45,7 +45,6 @@ struct cursor {
 struct engine {
     struct qp_job job; /* first: a step gets the job and means the engine */
     struct qp_unit_context context;
-    const struct qp_errand *errand;      /* NULL once it has been taken */
     const struct qp_plan_tensor **order; /* tensors with bytes, in file order */
     size_t n_order;
     struct qp_sets sets; /* of the cursor's tensor */
@@ -235,9 +234,7 @@ static bool take_batch(struct engine *e, struct qp_unit *unit)
     const uint64_t most = qp_max_u64(unit_bytes(e), piece);
     uint64_t n_bytes = 0;
     size_t end = c->tensor;
-    while (end < e->n_order &&
-           ((end > c->tensor && qp_plan_alike(e->order[end - 1], e->order[end])) ||
-            is_small(e, e->order[end]))) {
+    while (end < e->n_order && is_small(e, e->order[end])) {
         n_bytes += e->order[end]->source->end - e->order[end]->source->begin;
         if (n_bytes > most)
             break;
@@ -312,22 +309,10 @@ static bool claim(struct engine *e, struct qp_unit *unit)
     return found;
 }
 
-/* Does the errand, which counts as the unit before all others, if nobody has taken it. */
-static void do_errand(struct engine *e, struct qplan_error *err)
-{
-    (void)pthread_mutex_lock(&e->job.lock);
-    const struct qp_errand *errand = e->errand;
-    e->errand = NULL;
-    (void)pthread_mutex_unlock(&e->job.lock);
-    if (errand && errand->run(errand->ctx, err) != QPLAN_OK)
-        qp_job_fail(&e->job, 0, err);
-}
-
 static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 {
     struct engine *e = (struct engine *)job;
     struct qp_unit unit;
-    do_errand(e, err);
     if (!claim(e, &unit))
         return false;
     if (qp_unit_run(&e->context, &unit, buffers, err) == QPLAN_OK)
@@ -389,8 +374,8 @@ static size_t largest_band(const struct qp_job *job)
 }
 
 enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out *out,
-                             const struct qp_errand *errand, const struct qplan_run *run,
-                             bool *all_threads, struct qplan_error *err)
+                             const struct qplan_run *run, bool *all_threads,
+                             struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
                                              .carve = carve_buffers,
@@ -408,8 +393,6 @@ enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out 
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
     e->context = (struct qp_unit_context){&e->job, plan, out, device};
-    e->errand = errand;
-    e->cursor.number = 1; /* behind the errand */
     enum qplan_status status = order_tensors(e, plan, err);
     if (status == QPLAN_OK)
         status = qp_job_run(&e->job, device ? &on_device : &on_cpu, run,

@@ -6,19 +6,13 @@
 
 #include "plan.h"
 
-/* Something that one worker does first, while the others begin with the tensors. */
-struct qp_errand {
-    enum qplan_status (*run)(void *ctx, struct qplan_error *err);
-    void *ctx;
-};
-
 /*
- * Writes every tensor of the plan, not the header, which is the errand. The output has no name yet.
+ * Writes every tensor of the plan, not the header. The output has no name yet.
  * *all_threads is false if the system refused some; the bytes are the same.
  */
 enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out *out,
-                             const struct qp_errand *errand, const struct qplan_run *run,
-                             bool *all_threads, struct qplan_error *err);
+                             const struct qplan_run *run, bool *all_threads,
+                             struct qplan_error *err);
 
 /* Copies n bytes between files through a buffer with QP_IO_SPARE bytes more. */
 enum qplan_status qp_copy_range(const struct qp_st *from, uint64_t from_off,

@@ -29,17 +29,14 @@ struct qplan_plan {
     size_t n_outputs;
     char *output_name;                 /* bare */
     struct qplan_entry **order;        /* outputs as they lie in the file */
-    char *records;                     /* the value of qplan.tensors, as a JSON string */
+    char *records;                     /* the value of qplan.tensors */
     struct qp_st_pair *metadata;       /* of the output */
     struct qp_st_header header;        /* of these; its text is made when it is wanted */
     uint64_t header_bytes, data_bytes; /* the header with its length */
     struct qp_warnings warnings;
-    struct qp_labels labels[2]; /* of the outputs: the first half of the tensors, the second */
+    struct qp_labels labels; /* of the outputs */
     struct qp_arena arena;
 };
-
-/* Whether two tensors are quantized and differ in name and place alone. */
-bool qp_plan_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b);
 
 /* A plan without decisions: every tensor kept, and its source still to be set. */
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,
@@ -56,18 +53,7 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
 enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err);
 
 /* Computes outputs, offsets and header of a plan whose decisions stand, and its warnings. */
-enum qplan_status qp_plan_layout(struct qplan_plan *plan, unsigned threads,
-                                 struct qplan_error *err);
-
-/*
- * The file that a plan has written, for reports, if they want tensors with these; its header must
- * have been compared. It borrows from the plan; the descriptor stays the caller's.
- */
-enum qplan_status qp_plan_written(struct qplan_checkpoint **out, const struct qplan_plan *plan,
-                                  bool tensors, int fd, const char *path, struct qplan_error *err);
-
-/* A quantized tensor of that file; its codes are an output of the plan. */
-struct qp_native_tensor qp_plan_native(const struct qp_plan_tensor *planned);
+enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err);
 
 /* Appends the file name of a path without its folder and without ".safetensors". */
 void qp_put_stem(struct qp_writer *w, const char *path);

@@ -7,9 +7,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/json.h"
-#include "base/pool.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,46 +25,34 @@ void qp_put_stem(struct qp_writer *w, const char *path)
 /* ---- Output tensors ----------------------------------------------------------------------------
  */
 
-/* How many outputs each tensor has, and room for all: *second is for the second half of them. */
-static enum qplan_status count_outputs(struct qplan_plan *plan, struct qplan_entry **second,
-                                       struct qplan_error *err)
+/* Room for the outputs of all tensors, and where those of each begin. */
+static enum qplan_status count_outputs(struct qplan_plan *plan, struct qplan_error *err)
 {
-    size_t n_first = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        if (i == plan->n_tensors / 2)
-            n_first = plan->n_outputs;
         t->n_outputs = t->quantize ? qp_native_count(&t->scheme, plan->zero_point) : 1;
         plan->n_outputs += t->n_outputs;
     }
     plan->outputs = qp_alloc(plan->n_outputs, sizeof *plan->outputs);
     if (!plan->outputs)
         return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->outputs);
-    *second = plan->outputs + n_first;
     return QPLAN_OK;
 }
 
-/* Whether all outputs of one tensor come before those of the next; its sidecars come behind it. */
-static bool are_in_order(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
+static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_error *err)
 {
-    return qp_st_before(&a->outputs[a->n_outputs - 1], &b->outputs[0]);
-}
-
-/* Those of the tensors from begin to end, one behind the other, and whether their names ascend. */
-static enum qplan_status make_outputs(const struct qplan_plan *plan, size_t begin, size_t end,
-                                      struct qplan_entry *outputs, struct qp_labels *labels,
-                                      bool *ascend, struct qplan_error *err)
-{
-    *ascend = true;
-    for (size_t i = begin; i < end; i++) {
+    struct qplan_entry *outputs;
+    QP_TRY(count_outputs(plan, err));
+    outputs = plan->outputs;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
         t->outputs = outputs;
         outputs += t->n_outputs;
         if (!t->quantize)
             *t->outputs = *t->source;
-        else if (!qp_native_outputs(t->source, &t->scheme, plan->zero_point, labels, t->outputs))
+        else if (!qp_native_outputs(t->source, &t->scheme, plan->zero_point, &plan->labels,
+                                    t->outputs))
             return qp_fail_memory(err, "plan", t->source->name_len);
-        *ascend = *ascend && (i == begin || are_in_order(t - 1, t));
     }
     return QPLAN_OK;
 }
@@ -92,7 +78,7 @@ static enum qplan_status check_free(const struct qplan_plan *plan, const struct 
 {
     const struct qp_st *st = &plan->checkpoint->st;
     char name[QP_QUOTED], quoted[QP_QUOTED];
-    if (!qp_st_find_near(st, source, sidecar->data, sidecar->n))
+    if (!qp_st_find(st, sidecar->data, sidecar->n))
         return QPLAN_OK;
     qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
             "name collision: %s, a sidecar of %s, is already a tensor of the source",
@@ -147,66 +133,25 @@ static enum qplan_status check_collisions(const struct qplan_plan *plan, struct 
 /* ---- Metadata ----------------------------------------------------------------------------------
  */
 
-bool qp_plan_alike(const struct qp_plan_tensor *a, const struct qp_plan_tensor *b)
-{
-    return a->quantize && b->quantize && a->source->storage == b->source->storage &&
-           a->calibrate == b->calibrate &&
-           qp_same_shape(a->source->shape, a->source->rank, b->source->shape, b->source->rank) &&
-           qp_scheme_equal(&a->scheme, &b->scheme);
-}
-
-/* A quote of JSON inside a JSON string. */
-#define QUOTE "\\\""
-
-/* The end of a member of qplan.tensors, behind its name; no word of a record needs an escape. */
-static void make_record(struct qp_writer *record, const struct qp_plan_tensor *t)
-{
-    char scheme[QPLAN_SCHEME_TEXT];
-    record->n = 0;
-    qplan_scheme_format(&t->scheme, scheme);
-    qp_puts(record, QUOTE ":" QUOTE);
-    qp_native_put_record(record, t->source, scheme, t->calibrate);
-    qp_puts(record, QUOTE);
-}
-
-/* A name as JSON inside a JSON string. */
-static void put_name(struct qp_writer *w, const struct qplan_entry *entry, bool plain)
-{
-    struct qp_writer once;
-    if (plain) {
-        qp_put(w, entry->name, entry->name_len);
-        return;
-    }
-    qp_writer_init(&once);
-    qp_json_escape(&once, entry->name, entry->name_len);
-    qp_json_escape(w, once.data, once.n);
-    w->error = w->error ? w->error : once.error;
-    qp_writer_free(&once);
-}
-
-/*
- * The value of qplan.tensors, a JSON object, as a JSON string: there may be very many members, and
- * so they get their form here and not when the header is written.
- */
+/* The value of qplan.tensors: a JSON object with a record for each quantized tensor. */
 static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
                                      struct qplan_error *err)
 {
-    const struct qp_plan_tensor *last = NULL; /* whose record that is: most are alike */
     struct qp_writer record;
     qp_writer_init(&record);
-    qp_puts(w, "\"{");
+    qp_json_open(w, '{');
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const struct qp_plan_tensor *t = &plan->tensors[i];
+        char scheme[QPLAN_SCHEME_TEXT];
         if (!t->quantize)
             continue;
-        qp_puts(w, last ? "," QUOTE : QUOTE);
-        put_name(w, t->source, plan->checkpoint->st.plain_names);
-        if (!last || !qp_plan_alike(last, t))
-            make_record(&record, t);
-        qp_put(w, record.data, record.n);
-        last = t;
+        record.n = 0;
+        qplan_scheme_format(&t->scheme, scheme);
+        qp_native_put_record(&record, t->source, scheme, t->calibrate);
+        qp_json_key_n(w, t->source->name, t->source->name_len);
+        qp_json_put_string(w, record.data, record.n);
     }
-    qp_puts(w, "}\"");
+    qp_json_close(w, '}');
     w->error = w->error ? w->error : record.error;
     qp_writer_free(&record);
     return qp_writer_finish(w, "plan", err);
@@ -214,7 +159,7 @@ static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_wr
 
 static struct qp_st_pair pair_of(const char *key, const char *value, size_t n_value)
 {
-    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)n_value, false};
+    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)n_value};
 }
 
 static int by_key(const void *a, const void *b)
@@ -238,8 +183,7 @@ static size_t join_metadata(const struct qp_st *st, const char *records, size_t 
     pairs[n++] = pair_of("format", "pt", 2);
     pairs[n++] = pair_of(QP_NATIVE_LAYOUT_KEY, QP_NATIVE_LAYOUT, strlen(QP_NATIVE_LAYOUT));
     pairs[n++] = pair_of(QP_NATIVE_NUMERICS_KEY, QP_NATIVE_NUMERICS, strlen(QP_NATIVE_NUMERICS));
-    pairs[n] = pair_of(QP_NATIVE_TENSORS_KEY, records, n_records);
-    pairs[n++].is_json = true;
+    pairs[n++] = pair_of(QP_NATIVE_TENSORS_KEY, records, n_records);
     qsort(pairs, n, sizeof *pairs, by_key);
     return n;
 }
@@ -263,74 +207,17 @@ static enum qplan_status make_metadata(struct qplan_plan *plan, struct qplan_err
 /* ---- The header --------------------------------------------------------------------------------
  */
 
-static enum qplan_status make_order(struct qplan_plan *plan, bool ascend, struct qplan_error *err)
+static enum qplan_status make_order(struct qplan_plan *plan, struct qplan_error *err)
 {
-    const char *subject = plan->checkpoint->st.file.shown;
     plan->order = qp_alloc(plan->n_outputs, sizeof *plan->order);
     if (!plan->order)
         return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->order);
-    plan->header.entries = (const struct qplan_entry *const *)plan->order;
-    plan->header.n_entries = plan->n_outputs;
-    plan->header.plain_names = plan->checkpoint->st.plain_names; /* suffixes are plain too */
-    if (ascend)
-        return qp_st_layout_sorted(plan->outputs, plan->n_outputs, plan->order, &plan->data_bytes,
-                                   subject, err);
     for (size_t i = 0; i < plan->n_outputs; i++)
         plan->order[i] = &plan->outputs[i];
-    return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes, subject, err);
-}
-
-/* A layout in steps that do not depend on each other, but for the order of what two have made. */
-struct layout {
-    struct qplan_plan *plan;
-    struct qplan_entry *outputs[2]; /* where those of each half of the tensors go */
-    atomic_uint n_made;             /* halves */
-    bool ascend[2];                 /* the names in each */
-};
-
-static enum qplan_status metadata_step(void *ctx, struct qplan_error *err)
-{
-    const struct layout *l = ctx;
-    QP_TRY(check_collisions(l->plan, err));
-    return make_metadata(l->plan, err);
-}
-
-/* One half of the outputs; and whoever makes the last one goes on with their order. */
-static enum qplan_status outputs_step(struct layout *l, unsigned half, struct qplan_error *err)
-{
-    struct qplan_plan *plan = l->plan;
-    const size_t n = plan->n_tensors, begin = half ? n / 2 : 0, end = half ? n : n / 2;
-    QP_TRY(make_outputs(plan, begin, end, l->outputs[half], &plan->labels[half], &l->ascend[half],
-                        err));
-    if (atomic_fetch_add(&l->n_made, 1) == 0)
-        return QPLAN_OK;
-    const struct qp_plan_tensor *middle = &plan->tensors[n / 2];
-    const bool ascend = l->ascend[0] && l->ascend[1] && (n < 2 || are_in_order(middle - 1, middle));
-    return make_order(plan, ascend, err);
-}
-
-static enum qplan_status first_step(void *ctx, struct qplan_error *err)
-{
-    return outputs_step(ctx, 0, err);
-}
-
-static enum qplan_status second_step(void *ctx, struct qplan_error *err)
-{
-    return outputs_step(ctx, 1, err);
-}
-
-/* With fewer tensors a second thread costs more than it saves. */
-#define MANY_TENSORS 4096
-
-/* A fault of a name explains one of the order, so it is the one to tell: it comes last. */
-static enum qplan_status lay_out(struct qplan_plan *plan, unsigned threads, struct qplan_error *err)
-{
-    static const qp_step_fn steps[] = {first_step, second_step, metadata_step};
-    struct layout l = {.plan = plan};
-    QP_TRY(count_outputs(plan, &l.outputs[1], err));
-    l.outputs[0] = plan->outputs;
-    atomic_init(&l.n_made, 0);
-    return qp_steps_run(plan->n_tensors < MANY_TENSORS ? 1 : threads, steps, 3, &l, err);
+    plan->header.entries = (const struct qplan_entry *const *)plan->order;
+    plan->header.n_entries = plan->n_outputs;
+    return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes,
+                        plan->checkpoint->st.file.shown, err);
 }
 
 static enum qplan_status measure_header(struct qplan_plan *plan, struct qplan_error *err)
@@ -358,9 +245,13 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
-enum qplan_status qp_plan_layout(struct qplan_plan *plan, unsigned threads, struct qplan_error *err)
+enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
-    QP_TRY(lay_out(plan, threads, err));
+    QP_TRY(make_outputs(plan, err));
+    QP_TRY(
+        check_collisions(plan, err)); /* it explains two equal names better than the order does */
+    QP_TRY(make_order(plan, err));
+    QP_TRY(make_metadata(plan, err));
     QP_TRY(measure_header(plan, err));
     return add_warnings(plan, err);
 }

@@ -451,7 +451,7 @@ static enum qplan_status read_document(const struct reader *r, const cJSON *tree
     QP_TRY(read_tensors(r, m[P_TENSORS]));
     QP_TRY(read_output_name(r, m[P_OUTPUT]));
     QP_TRY(qp_plan_check(r->plan, r->err));
-    QP_TRY(qp_plan_layout(r->plan, 1, r->err));
+    QP_TRY(qp_plan_layout(r->plan, r->err));
     QP_TRY(check_output(r, m[P_OUTPUT]));
     return check_outputs(r, m[P_TENSORS]);
 }

@@ -83,8 +83,7 @@ void qplan_plan_free(struct qplan_plan *plan)
     qp_free(plan->order);
     qp_free(plan->records);
     qp_free(plan->metadata);
-    for (int i = 0; i < 2; i++)
-        qp_labels_free(&plan->labels[i]);
+    qp_labels_free(&plan->labels);
     qp_arena_free(&plan->arena);
     qp_free(plan);
 }
@@ -365,7 +364,7 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
     if (status == QPLAN_OK)
         status = name_output(plan, &options->scheme, err);
     if (status == QPLAN_OK)
-        status = qp_plan_layout(plan, options->threads, err);
+        status = qp_plan_layout(plan, err);
     if (status != QPLAN_OK) {
         qplan_plan_free(plan);
         return status;

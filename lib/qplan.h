@@ -331,7 +331,6 @@ struct qplan_plan_options {
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
     enum qplan_zero_point zero_point;
-    unsigned threads; /* at the most; 0 = as many as there are CPUs */
 };
 
 /* Receives bytes; returns 0, or an errno value to stop. */
@@ -453,13 +452,11 @@ struct qplan_report;
  * Runs a plan and writes out_path, which exists afterwards complete or not at all. With verify the
  * written bytes are proven against the source before they get their name; gates, if any, are
  * evaluated then too (PROOF, nothing written). *report is made on success and, so that it can be
- * shown, on PROOF. With brief, where nothing is to be verified or judged, it has totals and
- * warnings and no tensors: the parameters are not read back for it, and it cannot be written.
+ * shown, on PROOF.
  */
 struct qplan_quantize_options {
     const char *out_path;
     bool verify;
-    bool brief;
     const struct qplan_gate *const *gates;
     size_t n_gates;
 };
@@ -528,11 +525,11 @@ const char *qplan_report_gate_failure(const struct qplan_report *report, size_t 
 size_t qplan_report_warning_count(const struct qplan_report *report);
 const char *qplan_report_warning(const struct qplan_report *report, size_t i);
 
-/* The report document (qplan-report/1), one line and a newline. USAGE for a brief report. */
+/* The report document (qplan-report/1), one line and a newline. */
 enum qplan_status qplan_report_write_json(const struct qplan_report *report, qplan_write_fn write,
                                           void *ctx, struct qplan_error *err);
 
-/* The same for people; every_tensor prints all rows instead of patterns. USAGE likewise. */
+/* The same for people; every_tensor prints all rows instead of patterns. */
 enum qplan_status qplan_report_write_text(const struct qplan_report *report, bool every_tensor,
                                           qplan_write_fn write, void *ctx, struct qplan_error *err);
 

@@ -91,8 +91,7 @@ struct builder {
     const struct qp_report_request *request;
     const struct qplan_run *run;
     struct qplan_report *report;
-    struct qp_pair *pairs;          /* one per row, where measured */
-    const struct qplan_entry *near; /* of the plan's checkpoint: the entry of the last row */
+    struct qp_pair *pairs; /* one per row, where measured */
     struct qplan_error *err;
     bool failed; /* the proof; err describes the first offender */
 };
@@ -139,8 +138,8 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
     if (plan) {
         const struct qp_st *st = &plan->checkpoint->st;
         const struct qplan_entry *entry = row->tensor.entry;
-        b->near = qp_st_find_near(st, b->near, entry->name, entry->name_len);
-        const struct qp_plan_tensor *planned = &plan->tensors[b->near - st->entries];
+        const struct qplan_entry *found = qp_st_find(st, entry->name, entry->name_len);
+        const struct qp_plan_tensor *planned = &plan->tensors[found - st->entries];
         row->rule = planned->rule;
         row->reason = planned->reason;
     } else if (!row->tensor.native && !row->restored) {
@@ -214,13 +213,10 @@ static enum qplan_status misfit(struct builder *b, const struct qp_row *row, con
 static enum qplan_status pair_rows(struct builder *b, size_t *n_pairs)
 {
     const struct qp_st *source = &b->request->source->st;
-    const struct qplan_entry *near = NULL;
     for (size_t i = 0; i < b->report->n_rows; i++) {
         struct qp_row *row = &b->report->rows[i];
         const struct qp_logical *t = &row->tensor;
-        const struct qplan_entry *entry =
-            qp_st_find_near(source, near, t->entry->name, t->entry->name_len);
-        near = entry ? entry : near;
+        const struct qplan_entry *entry = qp_st_find(source, t->entry->name, t->entry->name_len);
         row->proven = entry && fits_source(t, entry);
         if (!entry)
             QP_TRY(misfit(b, row, "this tensor is not in the source"));
@@ -286,12 +282,10 @@ static void find_missing(struct builder *b)
 {
     const struct qp_st *source = &b->request->source->st;
     const struct qp_st *file = &b->request->file->st;
-    const struct qplan_entry *near = NULL;
     char subject[512];
     for (size_t i = 0; i < source->n_entries; i++) {
         const struct qplan_entry *entry = &source->entries[i];
-        const struct qplan_entry *there = qp_st_find_near(file, near, entry->name, entry->name_len);
-        near = there ? there : near;
+        const struct qplan_entry *there = qp_st_find(file, entry->name, entry->name_len);
         if (there && !qp_is_sidecar(b->request->file, there))
             continue;
         b->report->missing++;
@@ -406,25 +400,7 @@ static void add_row(struct qplan_report *report, const struct qp_row *row, struc
     report->measured_elements += row->measured ? sizes.elements : 0;
 }
 
-/* The row of a tensor that the plan has written, without what only its bytes tell. */
-static void add_planned(struct qplan_report *report, const struct qp_plan_tensor *planned,
-                        struct bits *bits)
-{
-    const struct qplan_entry *source = planned->source;
-    struct qp_native_tensor native;
-    struct qp_row row = {.tensor = {.entry = planned->outputs,
-                                    .source = (enum qplan_storage)source->storage,
-                                    .shape = source->shape,
-                                    .rank = source->rank},
-                         .reason = planned->reason};
-    if (planned->quantize) { /* a kept one has no sidecars */
-        native = qp_plan_native(planned);
-        row.tensor.native = &native;
-    }
-    add_row(report, &row, bits);
-}
-
-static void add_totals(struct qplan_report *report, const struct qplan_plan *plan)
+static void add_totals(struct qplan_report *report)
 {
     struct qplan_totals *t = &report->totals;
     struct bits bits = {0, 0};
@@ -432,8 +408,6 @@ static void add_totals(struct qplan_report *report, const struct qplan_plan *pla
     report->total_measure.max_abs = -1;
     for (size_t i = 0; i < report->n_rows; i++)
         add_row(report, &report->rows[i], &bits);
-    for (size_t i = 0; report->brief && i < plan->n_tensors; i++)
-        add_planned(report, &plan->tensors[i], &bits);
     t->data_bytes = t->code_bytes + t->param_bytes + t->kept_bytes;
     t->ratio_ideal = qp_ratio((double)bits.source, (double)bits.code);
     t->ratio = qp_ratio((double)t->source_bytes, (double)t->data_bytes);
@@ -476,14 +450,13 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     struct builder b = {.request = request, .run = run, .report = report, .err = err};
     fenv_t callers;
     qp_fenv_enter(&callers);
-    report->brief = request->brief;
     enum qplan_status status = describe_files(&b);
-    if (status == QPLAN_OK && !request->brief)
+    if (status == QPLAN_OK)
         status = make_rows(&b);
     if (status == QPLAN_OK && request->source)
         status = measure(&b);
     if (status == QPLAN_OK)
-        add_totals(report, request->plan);
+        add_totals(report);
     qp_fenv_leave(&callers);
     qp_free(b.pairs);
     if (status != QPLAN_OK) {
@@ -492,13 +465,6 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     }
     *out = report;
     return request->prove && b.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
-}
-
-enum qplan_status qp_report_has_rows(const struct qplan_report *report, struct qplan_error *err)
-{
-    return report->brief ? qp_fail(err, QPLAN_ERR_USAGE, report->path,
-                                   "a brief report has totals, and no tensors to write")
-                         : QPLAN_OK;
 }
 
 enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,

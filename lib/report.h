@@ -44,7 +44,6 @@ struct qplan_report {
     struct qp_param_facts total_facts; /* of all quantized tensors */
     struct qp_measure total_measure;   /* of those of them that the source has too */
     uint64_t measured_elements;
-    bool brief;          /* totals alone, no rows */
     struct qp_row *rows; /* in name order */
     size_t n_rows;
     struct qp_kept_reason kept[16];
@@ -65,7 +64,6 @@ struct qp_report_request {
     const struct qplan_checkpoint *file;
     const struct qplan_checkpoint *source; /* NULL = no measurement */
     const struct qplan_plan *plan;         /* quantize: where rules and reasons come from */
-    bool brief;                            /* with a plan: totals alone, of what it wrote */
     bool prove;
     bool strict_params; /* a scale that is no scale is bad input */
     const char *const *include;
@@ -81,9 +79,6 @@ enum qplan_status qp_report_facts(struct qp_row *rows, size_t n, const struct qp
 /* PROOF with the first offender in err if .prove is set; the report is made all the same. */
 enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,
                                  const struct qplan_run *run, struct qplan_error *err);
-
-/* Refuses to write a report that has no rows. USAGE. */
-enum qplan_status qp_report_has_rows(const struct qplan_report *report, struct qplan_error *err);
 
 /* Notes on a run that ended well: threads that were refused, a file system that cannot sync. */
 enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,

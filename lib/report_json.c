@@ -260,7 +260,6 @@ enum qplan_status qplan_report_write_json(const struct qplan_report *report, qpl
 {
     struct qp_writer w;
     fenv_t callers;
-    QP_TRY(qp_report_has_rows(report, err));
     qp_fenv_enter(&callers);
     qp_writer_stream(&w, write, ctx);
     qp_json_open(&w, '{');

@@ -304,7 +304,6 @@ enum qplan_status qplan_report_write_text(const struct qplan_report *report, boo
 {
     struct qp_writer w;
     fenv_t callers;
-    QP_TRY(qp_report_has_rows(report, err));
     qp_fenv_enter(&callers);
     qp_writer_stream(&w, write, ctx);
     struct printer p = {report, &w, {report, row_name, rows_alike}};

@@ -106,12 +106,12 @@ static bool same_tensor(const struct qplan_entry *found, const struct qplan_entr
            qp_same_shape(found->shape, found->rank, wanted->shape, wanted->rank);
 }
 
-static enum qplan_status find_part(const struct qp_st *st, const struct qplan_entry *near,
-                                   const struct qplan_entry *wanted, bool optional,
-                                   const struct qplan_entry **out, struct qplan_error *err)
+static enum qplan_status find_part(const struct qp_st *st, const struct qplan_entry *wanted,
+                                   bool optional, const struct qplan_entry **out,
+                                   struct qplan_error *err)
 {
     char subject[512];
-    *out = qp_st_find_near(st, near, wanted->name, wanted->name_len);
+    *out = qp_st_find(st, wanted->name, wanted->name_len);
     if (*out ? same_tensor(*out, wanted) : optional)
         return QPLAN_OK;
     (void)qp_st_subject(subject, st, wanted);
@@ -137,8 +137,6 @@ struct reader {
 static enum qplan_status find_parts(struct reader *r, const char *name, size_t n_name,
                                     struct qp_native_tensor *t, struct qplan_error *err)
 {
-    /* Records mostly are in the order of names. */
-    const struct qplan_entry *near = r->n ? r->tensors[r->n - 1].part[QP_CODES] : NULL;
     const struct qplan_entry source = {.name = name,
                                        .name_len = (uint32_t)n_name,
                                        .storage = (uint8_t)t->source,
@@ -150,8 +148,7 @@ static enum qplan_status find_parts(struct reader *r, const char *name, size_t n
         return qp_fail_memory(err, r->st->file.shown, n_name);
     for (unsigned part = 0; part < QP_NATIVE_PARTS; part++) {
         bool optional = part == QP_ZERO_POINT && !t->scheme.asymmetric;
-        QP_TRY(find_part(r->st, near, &wanted[part], optional, &t->part[part], err));
-        near = t->part[QP_CODES];
+        QP_TRY(find_part(r->st, &wanted[part], optional, &t->part[part], err));
     }
     return QPLAN_OK;
 }

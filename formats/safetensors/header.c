@@ -22,12 +22,20 @@ enum field { FIELD_DTYPE, FIELD_SHAPE, FIELD_OFFSETS, FIELD_COUNT };
 
 static const char *const field_names[FIELD_COUNT] = {"dtype", "shape", "data_offsets"};
 
+/* What a header says of a tensor. */
+struct fields {
+    enum qplan_storage storage;
+    unsigned rank;
+    uint64_t shape[QPLAN_MAX_RANK];
+    uint64_t range[2]; /* data_offsets */
+};
+
 struct parser {
     struct qp_st *st;
     struct qp_json json;
     struct qplan_error *err;
     struct qplan_entry entry; /* the tensor that is being read */
-    struct qp_st_fields fields;
+    struct fields fields;
     size_t cap_entries, cap_metadata;
     uint64_t metadata_at; /* where __metadata__ began, or 0 */
     char subject[512];
@@ -233,13 +241,6 @@ static enum qplan_status check_name(struct parser *p, const struct qp_json_token
 /* The value of a tensor. */
 static enum qplan_status read_value(struct parser *p)
 {
-    size_t n;
-    const char *text = qp_json_rest(&p->json, &n);
-    const size_t n_usual = qp_st_usual_fields(text, n, &p->fields);
-    if (n_usual > 0) {
-        qp_json_pass(&p->json, n_usual);
-        return QPLAN_OK;
-    }
     struct qp_json_token token;
     QP_TRY(qp_json_next(&p->json, &token, p->err));
     if (token.type != QP_JSON_OBJECT)
@@ -251,10 +252,9 @@ static enum qplan_status read_tensor(struct parser *p, const struct qp_json_toke
 {
     struct qp_st *st = p->st;
     p->entry = (struct qplan_entry){.name = key->text, .name_len = (uint32_t)key->n};
-    st->plain_names &= key->plain;
     QP_TRY(check_name(p, key));
     QP_TRY(read_value(p));
-    const struct qp_st_fields *f = &p->fields;
+    const struct fields *f = &p->fields;
     p->entry.storage = (uint8_t)f->storage;
     p->entry.rank = (uint8_t)f->rank;
     p->entry.shape = qp_labels_shape(&st->labels, f->shape, f->rank);
@@ -360,7 +360,6 @@ enum qplan_status qp_st_read_header(struct qp_st *st, struct qplan_error *err)
     struct parser p = {.st = st, .err = err};
     qp_json_init(&p.json, st->header, (size_t)(st->header_bytes - QP_ST_LENGTH_BYTES),
                  QP_ST_LENGTH_BYTES, MAX_DEPTH, st->file.shown);
-    st->plain_names = true;
     QP_TRY(read_members(&p));
     return sort_metadata(st, err);
 }

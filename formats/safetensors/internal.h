@@ -2,7 +2,7 @@
  * internal.h - what the files of the safetensors reader share. The order of the steps:
  *
  *     reader.c  framing: the length of the header, its place in the file
- *     header.c  JSON to entries, shapes and metadata, in header order; usual.c: most of it
+ *     header.c  JSON to entries, shapes and metadata, in header order
  *     layout.c  the proof: sizes, ranges, names; entries in name order, by names.c
  */
 #ifndef QP_SAFETENSORS_INTERNAL_H
@@ -25,21 +25,6 @@ enum qplan_status qp_st_recognise(const char *bytes, size_t n, const char *subje
 
 /* Reads st->header into entries, shapes and metadata, all still in header order. */
 enum qplan_status qp_st_read_header(struct qp_st *st, struct qplan_error *err);
-
-/* What a header says of a tensor. */
-struct qp_st_fields {
-    enum qplan_storage storage;
-    unsigned rank;
-    uint64_t shape[QPLAN_MAX_RANK];
-    uint64_t range[2]; /* data_offsets */
-};
-
-/*
- * Reads the fields of a tensor in their usual form from the front of n bytes. Returns the length of
- * that text, or 0 if it has another form, right or wrong. out->storage is what the tensor before
- * has: it is tried first.
- */
-size_t qp_st_usual_fields(const char *text, size_t n, struct qp_st_fields *out);
 
 /* Proves that the entries cover the data exactly once and sorts them by name. */
 enum qplan_status qp_st_prove(struct qp_st *st, struct qplan_error *err);

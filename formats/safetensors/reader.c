@@ -189,30 +189,6 @@ const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, s
                 (struct qp_st_name){name, n});
 }
 
-static bool is_named(const struct qplan_entry *entry, const char *name, size_t n)
-{
-    return entry->name_len == n && memcmp(entry->name, name, n) == 0;
-}
-
-const struct qplan_entry *qp_st_find_near(const struct qp_st *st, const struct qplan_entry *near,
-                                          const char *name, size_t n)
-{
-    const struct qp_st_name wanted = {name, n};
-    size_t low = near ? (size_t)(near - st->entries) : 0, step = 1;
-    if (near && low + 1 < st->n_entries && is_named(near + 1, name, n)) /* mostly so */
-        return near + 1;
-    if (near && qp_st_compare(wanted, qp_st_entry_name(near)) < 0)
-        return qp_st_find(st, name, n);
-    /* In steps that double, as long as the entry there is not behind the name. */
-    while (step < st->n_entries - low &&
-           qp_st_compare(wanted, qp_st_entry_name(&st->entries[low + step])) >= 0) {
-        low += step;
-        step *= 2;
-    }
-    size_t n_left = (size_t)qp_min_u64(step, st->n_entries - low);
-    return find(st->entries + low, n_left, sizeof *st->entries, qp_st_entry_name, wanted);
-}
-
 const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key)
 {
     return find(st->metadata, st->n_metadata, sizeof *st->metadata, qp_st_pair_name,

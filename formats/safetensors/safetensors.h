@@ -19,7 +19,6 @@
 struct qp_st_pair {
     const char *key, *value; /* decoded, NUL behind; values may contain NULs */
     uint32_t key_len, value_len;
-    bool is_json; /* for the writer: the value is a JSON string already, with its quotes */
 };
 
 /* Names and shapes of tensors that live and die together. */
@@ -45,7 +44,6 @@ struct qp_st {
     struct qp_labels labels;     /* the shapes */
     struct qplan_entry *entries; /* in byte-wise order of names */
     size_t n_entries;
-    bool plain_names;            /* no name has anything to escape in JSON */
     struct qp_st_pair *metadata; /* in byte-wise order of keys */
     size_t n_metadata;
 };
@@ -66,13 +64,6 @@ void qp_st_close(struct qp_st *st);
 
 /* The entry with this name, or NULL. */
 const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n);
-
-/*
- * The same, the faster the nearer behind the entry near (NULL: the first) it is. So the names of a
- * sorted list are found in linear time.
- */
-const struct qplan_entry *qp_st_find_near(const struct qp_st *st, const struct qplan_entry *near,
-                                          const char *name, size_t n);
 
 /* The metadata pair with this key, or NULL. */
 const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key);
@@ -99,12 +90,6 @@ const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qp
 enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
                                const char *subject, struct qplan_error *err);
 
-/* The same for tensors whose names are known to ascend: each is before the next. Fills order. */
-enum qplan_status qp_st_layout_sorted(struct qplan_entry *entries, size_t n,
-                                      struct qplan_entry **order, uint64_t *data_bytes,
-                                      const char *subject, struct qplan_error *err);
-bool qp_st_before(const struct qplan_entry *a, const struct qplan_entry *b);
-
 /* What the header of a new file says: entries in offset order, metadata in key order. */
 struct qp_st_header {
     const struct qplan_entry *const *entries;
@@ -112,7 +97,6 @@ struct qp_st_header {
     const struct qp_st_pair *metadata;
     size_t n_metadata;
     uint64_t n_json, n_bytes; /* of the text, and of the complete header */
-    bool plain_names;         /* known that no name has anything to escape */
 };
 
 /* Finds how long a header will be. INVALID if it passes QP_ST_MAX_HEADER, MEMORY. */
@@ -122,7 +106,7 @@ enum qplan_status qp_st_measure_header(struct qp_st_header *header, const char *
 /* Appends a header that was measured, its 8-byte length included and padded with spaces to 8. */
 void qp_st_put_measured(struct qp_writer *w, const struct qp_st_header *header);
 
-/* Both in one. */
+/* Measures a header and appends it. */
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err);

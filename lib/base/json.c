@@ -179,7 +179,6 @@ static enum qplan_status read_string(struct qp_json *json, struct qp_json_token 
         QP_TRY(read_special(json, &in, &out, err));
     }
     json->text[out] = '\0';
-    token->plain = out == in; /* what has to be escaped cannot stand there without */
     token->text = json->text + begin;
     token->n = out - begin;
     json->pos = in + 1;
@@ -365,18 +364,6 @@ enum qplan_status qp_json_next(struct qp_json *json, struct qp_json_token *token
     if (json->expect == EXPECT_KEY || json->expect == EXPECT_KEY_OR_END)
         return read_key(json, token, err);
     return read_value(json, token, err);
-}
-
-const char *qp_json_rest(const struct qp_json *json, size_t *n)
-{
-    *n = json->n - json->pos;
-    return json->text + json->pos;
-}
-
-void qp_json_pass(struct qp_json *json, size_t n_value)
-{
-    json->pos += n_value;
-    value_done(json);
 }
 
 bool qp_json_u64(const struct qp_json_token *token, uint64_t *out, bool *too_large)

@@ -30,7 +30,6 @@ struct qp_json_token {
     char *text;  /* KEY, STRING: decoded, NUL behind it; NUMBER: the literal, no NUL */
     size_t n;    /* bytes of text; a decoded string may contain NULs */
     uint64_t at; /* byte position of the token's first character, base included */
-    bool plain;  /* KEY, STRING: no escape was in it, and writing it needs none */
 };
 
 #define QP_JSON_MAX_DEPTH 64
@@ -54,14 +53,6 @@ enum qplan_status qp_json_next(struct qp_json *json, struct qp_json_token *token
                                struct qplan_error *err);
 
 /*
- * For a caller that knows what the value behind a key mostly looks like: the text from there on,
- * *n bytes. If it is that, qp_json_pass goes on behind its n_value bytes, which the caller has
- * proven to be a value; else the next token is read as always.
- */
-const char *qp_json_rest(const struct qp_json *json, size_t *n);
-void qp_json_pass(struct qp_json *json, size_t n_value);
-
-/*
  * A NUMBER token as an unsigned integer of the form 0|[1-9][0-9]* up to 2^63-1. Returns false for
  * any other literal; *too_large says whether it was such an integer, but larger.
  */
@@ -81,17 +72,6 @@ void qp_json_close(struct qp_writer *w, char bracket); /* '}' or ']' */
 void qp_json_key(struct qp_writer *w, const char *key);
 void qp_json_key_n(struct qp_writer *w, const char *key, size_t n);
 
-/* Text as it stands between the quotes of a string. */
-void qp_json_escape(struct qp_writer *w, const char *text, size_t n);
-
-/* Bytes of a string in this form, quotes included. */
-uint64_t qp_json_string_bytes(const char *text, size_t n);
-
-/* Where the caller makes a value, or a whole member, of at most n bytes itself, moving w->n behind
- * it; NULL if the writer has failed. */
-char *qp_json_room(struct qp_writer *w, size_t n);
-/* A value that is JSON already. */
-void qp_json_put_raw(struct qp_writer *w, const char *text, size_t n);
 /* Escapes only ", \ and U+0000-001F (\u00xx); bytes that are not UTF-8 become U+FFFD. */
 void qp_json_put_string(struct qp_writer *w, const char *text, size_t n);
 void qp_json_put_str(struct qp_writer *w, const char *text); /* NULL writes null */

@@ -121,11 +121,6 @@ static void put_escape(struct qp_writer *w, unsigned char c)
     }
 }
 
-static unsigned escape_bytes(unsigned char c)
-{
-    return c >= 0x80 ? 3 : c < 0x20 ? 6 : 2;
-}
-
 /* A string that needs no escape, where there is room for it: mostly so. */
 static bool put_plain(struct qp_writer *w, const char *text, size_t n)
 {
@@ -139,7 +134,7 @@ static bool put_plain(struct qp_writer *w, const char *text, size_t n)
     return true;
 }
 
-void qp_json_escape(struct qp_writer *w, const char *text, size_t n)
+static void put_escaped(struct qp_writer *w, const char *text, size_t n)
 {
     while (n > 0) {
         size_t run = raw_run(text, n);
@@ -156,58 +151,8 @@ static void put_quoted(struct qp_writer *w, const char *text, size_t n)
     if (put_plain(w, text, n))
         return;
     qp_put(w, "\"", 1);
-    qp_json_escape(w, text, n);
+    put_escaped(w, text, n);
     qp_put(w, "\"", 1);
-}
-
-/* The highest bit of each byte of x, all of them ASCII, that is not c. Nothing is carried. */
-static uint64_t other_bytes(uint64_t x, char c)
-{
-    return (x ^ EACH_BYTE((unsigned char)c)) + EACH_BYTE(0x7f);
-}
-
-/* Adds the bytes of eight that need no escape longer than two; false if they do. */
-static bool add_eight(uint64_t x, uint64_t *bytes)
-{
-    if (((x - EACH_BYTE(0x20)) | x) & EACH_BYTE(0x80)) /* not ASCII, or a control character */
-        return false;
-    const uint64_t escaped = ~(other_bytes(x, '"') & other_bytes(x, '\\')) & EACH_BYTE(0x80);
-    *bytes += 8 + ((escaped >> 7) * EACH_BYTE(0x01) >> 56); /* the sum of the bytes */
-    return true;
-}
-
-/* Whether a string needs no escape longer than two, as most do; then *bytes are added. */
-static bool add_short(const char *text, size_t n, uint64_t *bytes)
-{
-    uint64_t x, sum = 0;
-    size_t i = 0;
-    for (; n - i >= sizeof x; i += sizeof x) {
-        memcpy(&x, text + i, sizeof x);
-        if (!add_eight(x, &sum))
-            return false;
-    }
-    x = EACH_BYTE('a'); /* which fills up the last eight */
-    memcpy(&x, text + i, n - i);
-    if (!add_eight(x, &sum))
-        return false;
-    *bytes += sum - (sizeof x - (n - i));
-    return true;
-}
-
-uint64_t qp_json_string_bytes(const char *text, size_t n)
-{
-    uint64_t bytes = 2;
-    if (add_short(text, n, &bytes))
-        return bytes;
-    while (n > 0) {
-        size_t run = raw_run(text, n);
-        bytes += run;
-        if (run < n)
-            bytes += escape_bytes((unsigned char)text[run++]);
-        text += run;
-        n -= run;
-    }
-    return bytes;
 }
 
 void qp_json_key_n(struct qp_writer *w, const char *key, size_t n)
@@ -216,12 +161,6 @@ void qp_json_key_n(struct qp_writer *w, const char *key, size_t n)
     put_quoted(w, key, n);
     qp_put(w, ":", 1);
     w->open &= ~bit_of(w);
-}
-
-char *qp_json_room(struct qp_writer *w, size_t n)
-{
-    begin(w);
-    return qp_writer_room(w, n);
 }
 
 void qp_json_key(struct qp_writer *w, const char *key)
@@ -235,7 +174,7 @@ void qp_json_put_string(struct qp_writer *w, const char *text, size_t n)
     put_quoted(w, text, n);
 }
 
-void qp_json_put_raw(struct qp_writer *w, const char *text, size_t n)
+static void put_raw(struct qp_writer *w, const char *text, size_t n)
 {
     begin(w);
     qp_put(w, text, n);
@@ -259,7 +198,7 @@ void qp_json_put_f64(struct qp_writer *w, double value)
 {
     char text[QP_F64_TEXT];
     if (isfinite(value))
-        qp_json_put_raw(w, text, qp_format_f64(text, value));
+        put_raw(w, text, qp_format_f64(text, value));
     else
         qp_json_put_null(w);
 }
@@ -267,12 +206,12 @@ void qp_json_put_f64(struct qp_writer *w, double value)
 void qp_json_put_bool(struct qp_writer *w, bool value)
 {
     if (value)
-        qp_json_put_raw(w, "true", 4);
+        put_raw(w, "true", 4);
     else
-        qp_json_put_raw(w, "false", 5);
+        put_raw(w, "false", 5);
 }
 
 void qp_json_put_null(struct qp_writer *w)
 {
-    qp_json_put_raw(w, "null", 4);
+    put_raw(w, "null", 4);
 }

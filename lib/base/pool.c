@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,55 +119,6 @@ unsigned qp_team_run(unsigned n, qp_worker_fn work, void *ctx)
         (void)pthread_join(others[i].thread, NULL);
     qp_free(others);
     return started + 1;
-}
-
-struct steps {
-    const qp_step_fn *list;
-    unsigned n;
-    atomic_uint next; /* to claim */
-    void *ctx;
-    pthread_mutex_t lock;     /* of what follows */
-    unsigned told;            /* the number of the last that failed, from 1; 0 = none */
-    enum qplan_status status; /* of that one, and its error */
-    struct qplan_error *err;
-};
-
-static void fail_step(struct steps *steps, unsigned i, enum qplan_status status,
-                      const struct qplan_error *err)
-{
-    (void)pthread_mutex_lock(&steps->lock);
-    if (i + 1 > steps->told) {
-        steps->told = i + 1;
-        steps->status = status;
-        if (steps->err)
-            *steps->err = *err;
-    }
-    (void)pthread_mutex_unlock(&steps->lock);
-}
-
-static void do_steps(void *ctx, unsigned worker)
-{
-    struct steps *steps = ctx;
-    struct qplan_error err;
-    unsigned i;
-    (void)worker;
-    while ((i = atomic_fetch_add(&steps->next, 1)) < steps->n) {
-        enum qplan_status status = steps->list[i](steps->ctx, &err);
-        if (status != QPLAN_OK)
-            fail_step(steps, i, status, &err);
-    }
-}
-
-enum qplan_status qp_steps_run(unsigned threads, const qp_step_fn *steps, unsigned n, void *ctx,
-                               struct qplan_error *err)
-{
-    struct steps all = {
-        .list = steps, .n = n, .ctx = ctx, .lock = PTHREAD_MUTEX_INITIALIZER, .err = err};
-    const unsigned most = threads ? threads : qp_cpu_count();
-    atomic_init(&all.next, 0);
-    (void)qp_team_run(most < n ? most : n, do_steps, &all);
-    (void)pthread_mutex_destroy(&all.lock);
-    return all.status;
 }
 
 /* The CPUs that a cgroup quota of "MAX PERIOD" microseconds amounts to, rounded up; 0 = no limit.

@@ -21,15 +21,6 @@ typedef void (*qp_worker_fn)(void *ctx, unsigned worker);
 unsigned qp_team_run(unsigned n, qp_worker_fn work, void *ctx);
 
 /*
- * Runs steps that do not depend on each other with so many workers at once, this thread among them;
- * 0 = one for each CPU. One worker does them in their order. Returns when all are done, also those
- * behind one that failed. Of several that fail the last in the list is told, whoever was first.
- */
-typedef enum qplan_status (*qp_step_fn)(void *ctx, struct qplan_error *err);
-enum qplan_status qp_steps_run(unsigned threads, const qp_step_fn *steps, unsigned n, void *ctx,
-                               struct qplan_error *err);
-
-/*
  * Rounding mode and flush-to-zero belong to the thread and may come from a foreign library: results
  * must not depend on them. The default environment, until the saved one is put back.
  */

@@ -331,50 +331,15 @@ bool qp_parse_u64(const char *text, uint64_t *out)
     return true;
 }
 
-/* The bits say it up to one digit: 1233 / 4096 is a little more than log10(2). */
-size_t qp_count_digits(uint64_t value)
-{
-    static const uint64_t powers[QP_U64_TEXT] = {
-        0,
-        UINT64_C(10),
-        UINT64_C(100),
-        UINT64_C(1000),
-        UINT64_C(10000),
-        UINT64_C(100000),
-        UINT64_C(1000000),
-        UINT64_C(10000000),
-        UINT64_C(100000000),
-        UINT64_C(1000000000),
-        UINT64_C(10000000000),
-        UINT64_C(100000000000),
-        UINT64_C(1000000000000),
-        UINT64_C(10000000000000),
-        UINT64_C(100000000000000),
-        UINT64_C(1000000000000000),
-        UINT64_C(10000000000000000),
-        UINT64_C(100000000000000000),
-        UINT64_C(1000000000000000000),
-        UINT64_C(10000000000000000000),
-    };
-    const unsigned bits = 64u - (unsigned)__builtin_clzll(value | 1);
-    const size_t most = bits * 1233 >> 12; /* digits, or one less */
-    return most + (value >= powers[most]);
-}
-
 size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value)
 {
-    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
-                                "25262728293031323334353637383940414243444546474849"
-                                "50515253545556575859606162636465666768697071727374"
-                                "75767778798081828384858687888990919293949596979899";
-    const size_t n = qp_count_digits(value);
-    size_t at = n;
-    for (; value >= 100; value /= 100)
-        memcpy(out + (at -= 2), pairs + 2 * (value % 100), 2);
-    if (value >= 10)
-        memcpy(out, pairs + 2 * value, 2);
-    else
-        out[0] = (char)('0' + value);
+    char digits[QP_U64_TEXT];
+    size_t n = 0;
+    do
+        digits[n++] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    for (size_t i = 0; i < n; i++)
+        out[i] = digits[n - 1 - i];
     return n;
 }
 

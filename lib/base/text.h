@@ -53,7 +53,6 @@ bool qp_parse_u64(const char *text, uint64_t *out);
 
 /* Writes a number in decimal, without a NUL. Returns its length. */
 size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value);
-size_t qp_count_digits(uint64_t value); /* of the same text */
 
 /* 1234567 -> "1.23 MB", with powers of 1000. Returns out. */
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes);
@@ -87,9 +86,6 @@ void qp_writer_init(struct qp_writer *w);
 
 /* A writer that hands its text to write in pieces of some 64 KiB. */
 void qp_writer_stream(struct qp_writer *w, qplan_write_fn write, void *ctx);
-
-/* Room for n more bytes, to be filled in place and then added to w->n; NULL after a failure. */
-char *qp_writer_room(struct qp_writer *w, size_t n);
 
 /* What qp_put does where the room is short. */
 void qp_put_more(struct qp_writer *w, const char *text, size_t n);

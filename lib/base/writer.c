@@ -62,11 +62,6 @@ static bool reserve(struct qp_writer *w, size_t n)
     return !w->error;
 }
 
-char *qp_writer_room(struct qp_writer *w, size_t n)
-{
-    return reserve(w, n) ? w->data + w->n : NULL;
-}
-
 void qp_put_more(struct qp_writer *w, const char *text, size_t n)
 {
     if (n == 0)

@@ -235,72 +235,6 @@ static void every_worker_runs_once_in_the_default_mode(void **state)
     }
 }
 
-/* Marks of steps, in the order in which they were done. */
-struct marks {
-    pthread_mutex_t lock;
-    char text[8];
-    size_t n;
-    const char *fail; /* those that fail */
-};
-
-static enum qplan_status mark(struct marks *marks, char c, struct qplan_error *err)
-{
-    (void)pthread_mutex_lock(&marks->lock);
-    marks->text[marks->n++] = c;
-    (void)pthread_mutex_unlock(&marks->lock);
-    return strchr(marks->fail, c) ? qp_fail(err, QPLAN_ERR_IO, "steps", "%c failed", c) : QPLAN_OK;
-}
-
-static enum qplan_status step_a(void *ctx, struct qplan_error *err)
-{
-    return mark(ctx, 'a', err);
-}
-
-static enum qplan_status step_b(void *ctx, struct qplan_error *err)
-{
-    return mark(ctx, 'b', err);
-}
-
-static enum qplan_status step_c(void *ctx, struct qplan_error *err)
-{
-    return mark(ctx, 'c', err);
-}
-
-static const qp_step_fn STEPS[] = {step_a, step_b, step_c};
-
-static void every_step_is_done_once(void **state)
-{
-    (void)state;
-    for (unsigned threads = 0; threads <= 5; threads++) {
-        for (unsigned n = 0; n <= COUNT(STEPS); n++) {
-            struct marks marks = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail = ""};
-            assert_int_equal(qp_steps_run(threads, STEPS, n, &marks, NULL), QPLAN_OK);
-            assert_int_equal(marks.n, n);
-            for (unsigned i = 0; i < n; i++)
-                assert_non_null(strchr(marks.text, 'a' + (int)i));
-            if (threads == 1)
-                assert_memory_equal(marks.text, "abc", n);
-        }
-    }
-}
-
-static void the_last_step_that_fails_is_told(void **state)
-{
-    static const char *const fails[] = {"a", "b", "c", "ab", "ac", "bc", "abc"};
-    (void)state;
-    for (unsigned threads = 1; threads <= 3; threads++) {
-        for (size_t i = 0; i < COUNT(fails); i++) {
-            struct marks marks = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail = fails[i]};
-            struct qplan_error err = {.status = QPLAN_OK};
-            assert_int_equal(qp_steps_run(threads, STEPS, 3, &marks, &err), QPLAN_ERR_IO);
-            assert_int_equal(marks.n, 3);
-            assert_int_equal(err.message[0], fails[i][strlen(fails[i]) - 1]);
-            marks.n = 0;
-            assert_int_equal(qp_steps_run(threads, STEPS, 3, &marks, NULL), QPLAN_ERR_IO);
-        }
-    }
-}
-
 /* The first CPU of a mask alone. */
 static cpu_set_t first_cpu(const cpu_set_t *cpus)
 {
@@ -425,8 +359,6 @@ int main(void)
         cmocka_unit_test(the_callers_mode_changes_no_decoded_byte),
         cmocka_unit_test(the_callers_mode_changes_no_report),
         cmocka_unit_test(every_worker_runs_once_in_the_default_mode),
-        cmocka_unit_test(every_step_is_done_once),
-        cmocka_unit_test(the_last_step_that_fails_is_told),
         cmocka_unit_test(cpus_are_those_of_the_affinity_mask),
         cmocka_unit_test(workers_may_run_where_their_caller_may),
         cmocka_unit_test(progress_ends_at_the_bytes_of_the_source),

@@ -165,47 +165,6 @@ static void what_stayed_is_listed_with_reasons_and_sizes(void **state)
     free_written(&w);
 }
 
-/* ---- Totals alone ---------------------------------------------------------------------------- */
-
-static void a_brief_report_has_the_same_totals_and_no_tensors(void **state)
-{
-    static const struct tensor tensors[] = {{"a", "F32", 2, {6, 4}, NULL, 96},
-                                            {"b", "BF16", 2, {2, 3}, NULL, 12},
-                                            {"n", "F16", 1, {2}, NULL, 4},
-                                            {"x", "F32", 2, {2, 2}, NULL, 16},
-                                            {"z", "F32", 2, {0, 2}, NULL, 0}};
-    const char *exclude[] = {"x"};
-    struct qplan_plan_options options = {.exclude = exclude, .n_exclude = 1};
-    const struct qplan_run run = {.force = true};
-    struct qplan_error err;
-    struct qplan_report *brief;
-    struct text text = {.data = NULL};
-    (void)state;
-    struct written w = quantize(tensors, COUNT(tensors), &options);
-    struct qplan_quantize_options how = {.out_path = in_folder(&folder, "out"), .brief = true};
-    OK(qplan_quantize(&brief, w.plan, &how, &run, &err), &err);
-    const struct qplan_totals *all = qplan_report_totals(w.report),
-                              *few = qplan_report_totals(brief);
-    assert_int_equal(all->quantized, 2);
-    assert_int_equal(all->kept, 3);
-    assert_memory_equal(all, few, offsetof(struct qplan_totals, ratio_ideal));
-    assert_true(all->ratio.known && all->ratio.value == few->ratio.value);
-    assert_true(all->ratio_ideal.value == few->ratio_ideal.value);
-    assert_true(all->bpw.known && all->bpw.value == few->bpw.value);
-    assert_int_equal(qplan_report_write_text(brief, true, text_add, &text, &err), QPLAN_ERR_USAGE);
-    assert_string_equal(err.message, "a brief report has totals, and no tensors to write");
-    assert_int_equal(qplan_report_write_json(brief, text_add, &text, &err), QPLAN_ERR_USAGE);
-    assert_null(text.data);
-    qplan_report_free(brief);
-    how.verify = true; /* then there is a report to be shown */
-    OK(qplan_quantize(&brief, w.plan, &how, &run, &err), &err);
-    text = text_of(brief, false);
-    assert_has(&text, "\nproven: ");
-    text_free(&text);
-    qplan_report_free(brief);
-    free_written(&w);
-}
-
 static void kept_tensors_share_a_line_only_with_one_reason(void **state)
 {
     static const struct tensor tensors[] = {{"l.0.w", "F32", 2, {2, 2}, NULL, 16},
@@ -300,7 +259,6 @@ int main(void)
         cmocka_unit_test(a_pattern_shows_the_numbers_of_its_worst_tensor),
         cmocka_unit_test(what_is_not_proven_says_so),
         cmocka_unit_test(what_stayed_is_listed_with_reasons_and_sizes),
-        cmocka_unit_test(a_brief_report_has_the_same_totals_and_no_tensors),
         cmocka_unit_test(kept_tensors_share_a_line_only_with_one_reason),
         cmocka_unit_test(warnings_of_the_plan_are_in_the_report),
         cmocka_unit_test(names_are_escaped_for_the_terminal),

@@ -54,7 +54,7 @@ static struct qplan_entry entry_of(const char *name, enum qplan_storage storage,
 
 static struct qp_st_pair pair_of(const char *key, const char *value)
 {
-    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)strlen(value), false};
+    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)strlen(value)};
 }
 
 /* With two pairs of metadata. */
@@ -146,7 +146,7 @@ static void the_header_that_is_written_has_a_limit(void **state)
     char *value = malloc(n + 2);
     memset(value, 'v', n + 1);
     value[n + 1] = '\0';
-    struct qp_st_pair pair = {"k", value, 1, (uint32_t)n, false};
+    struct qp_st_pair pair = {"k", value, 1, (uint32_t)n};
     struct qplan_error err;
     struct qp_writer w;
     qp_writer_init(&w);
@@ -203,48 +203,11 @@ static void the_length_is_known_before_the_text(void **state)
             const struct qplan_entry *const entries[] = {&entry, &none};
             const struct qp_st_pair pairs[] = {pair_of(names[i], "v"), pair_of("k", names[i])};
             for (size_t n = 0; n < 9; n++) {
-                struct qp_st_header header = {entries, n % 3, pairs, n / 3, 0, 0, false};
+                struct qp_st_header header = {entries, n % 3, pairs, n / 3, 0, 0};
                 assert_int_equal(qp_st_measure_header(&header, "out", NULL), QPLAN_OK);
                 assert_int_equal(text_bytes(&header), header.n_json);
             }
         }
-    }
-}
-
-/* Names that the reader calls plain are written as they are long. */
-static void plain_names_are_as_long_as_they_look(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *name; /* as it stands in JSON */
-        bool plain;
-    } rows[] = {
-        {"", true},          {"model.0.weight", true}, {"\x7f", true},  {"\xc3\xa9t\xc3\xa9", true},
-        {"a\\/b", false},    {"\\u0061", false},       {"\\\"", false}, {"\\\\", false},
-        {"\\u0001x", false}, {"\\u00e9", false},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char json[128];
-        const int n = snprintf(json, sizeof json, "{%s\"%s\":{\"dtype\":\"U8\",\"shape\":[],%s}}",
-                               T("p", "U8", "", "0,1") ",", rows[i].name, "\"data_offsets\":[1,2]");
-        struct qp_st st;
-        assert_int_equal(parse(&st, json, (size_t)n, 2, NULL), QPLAN_OK);
-        assert_int_equal(st.plain_names, rows[i].plain);
-        const struct qplan_entry *const entries[] = {&st.entries[0], &st.entries[1]};
-        struct qp_st_header header = {entries, 2, NULL, 0, 0, 0, st.plain_names};
-        assert_int_equal(qp_st_measure_header(&header, "out", NULL), QPLAN_OK);
-        assert_int_equal(text_bytes(&header), header.n_json);
-        struct qp_writer one, two;
-        qp_writer_init(&one);
-        qp_writer_init(&two);
-        qp_st_put_measured(&one, &header);
-        header.plain_names = false;
-        qp_st_put_measured(&two, &header);
-        assert_int_equal(one.n, two.n);
-        assert_memory_equal(one.data, two.data, one.n);
-        qp_writer_free(&one);
-        qp_writer_free(&two);
-        qp_st_close(&st);
     }
 }
 
@@ -345,7 +308,6 @@ int main(void)
         cmocka_unit_test(layouts_that_cannot_be_are_refused),
         cmocka_unit_test(the_header_that_is_written_has_a_limit),
         cmocka_unit_test(the_length_is_known_before_the_text),
-        cmocka_unit_test(plain_names_are_as_long_as_they_look),
         cmocka_unit_test(written_headers_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
