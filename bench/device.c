@@ -7,9 +7,9 @@
  * backend is watched: every launch and every copy is waited for and timed alone. Prints a JSON
  * document with the least time of each, and what it moved.
  */
-#include "lib/device_flat.h"
-#include "lib/device_tile.h"
-#include "lib/split.h"
+#include "lib/device/on_range.h"
+#include "lib/device/on_tile.h"
+#include "lib/job/cut.h"
 
 #include <math.h>
 #include <stdio.h>

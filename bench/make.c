@@ -11,7 +11,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "kernels/kernel.h"
 #include "lib/base/alloc.h"
-#include "lib/base/dtype.h"
+#include "lib/model/dtype.h"
 
 #include <stdio.h>
 #include <stdlib.h>

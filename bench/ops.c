@@ -11,7 +11,7 @@
  */
 #include "kernels/kernel.h"
 #include "lib/base/alloc.h"
-#include "lib/base/dtype.h"
+#include "lib/model/dtype.h"
 
 #include <inttypes.h>
 #include <math.h>

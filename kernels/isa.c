@@ -4,9 +4,9 @@
  * A level counts only if the CPU has its instructions and the operating system saves its registers
  * (the compiler's cpu_supports asks both cpuid and xgetbv).
  */
-#include "../lib/base/error.h"
-#include "../lib/base/text.h"
 #include "kernel.h"
+#include "lib/base/error.h"
+#include "lib/base/text.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -11,28 +11,7 @@
 #ifndef QP_KERNEL_H
 #define QP_KERNEL_H
 
-#include "../lib/qplan.h"
-
-/* The geometry of a tile; lib/base/scheme.h has the picture that bands and columns come from. */
-struct qp_tile {
-    size_t rows, cols;
-    size_t band_rows; /* rows that share their sets; the last band of a tile may be shorter */
-    size_t col_width; /* columns of a set; the last set of a row may be shorter */
-    size_t col_skip;  /* columns of the first set that lie left of the tile, < col_width */
-};
-
-/* Sets side by side in a tile, and in all. Arrays of parameters have qp_tile_sets elements. */
-static inline size_t qp_tile_cols(const struct qp_tile *tile)
-{
-    size_t end = tile->col_skip + tile->cols;
-    return end / tile->col_width + (end % tile->col_width != 0);
-}
-
-static inline size_t qp_tile_sets(const struct qp_tile *tile)
-{
-    size_t bands = tile->rows / tile->band_rows + (tile->rows % tile->band_rows != 0);
-    return bands * qp_tile_cols(tile);
-}
+#include "lib/model/sets.h"
 
 /* How codes are made from a range. */
 struct qp_code_rule {
@@ -47,6 +26,9 @@ struct qp_code_rule {
     bool bounded;
 };
 
+/* The rule that a scheme makes codes by. */
+struct qp_code_rule qp_code_rule(const struct qplan_scheme *scheme);
+
 /* What check finds in a tile. Counts and positions add up over tiles in flat order. */
 struct qp_check {
     uint64_t offences;    /* elements that are neither within the bound nor clipped */
@@ -56,9 +38,6 @@ struct qp_check {
     double max_clip;
     uint64_t nonfinite;
 };
-
-/* Elements whose errors are summed in one fixed order. */
-#define QP_BLOCK 4096
 
 /* Sums over one block: lanes by index modulo 16, ascending, then a fixed tree. Finite x only. */
 struct qp_sums {

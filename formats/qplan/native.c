@@ -4,8 +4,8 @@
  */
 #include "native.h"
 
-#include "../../lib/base/check.h"
-#include "../../lib/base/dtype.h"
+#include "lib/base/check.h"
+#include "lib/model/dtype.h"
 
 #include <string.h>
 

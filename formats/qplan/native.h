@@ -7,8 +7,8 @@
 #ifndef QP_NATIVE_H
 #define QP_NATIVE_H
 
-#include "../../lib/base/scheme.h"
-#include "../safetensors/safetensors.h"
+#include "formats/safetensors/safetensors.h"
+#include "lib/model/sets.h"
 
 #define QP_NATIVE_LAYOUT_KEY   "qplan.layout"
 #define QP_NATIVE_NUMERICS_KEY "qplan.numerics"

@@ -4,9 +4,9 @@
  */
 #include "native.h"
 
-#include "../../lib/base/alloc.h"
-#include "../../lib/base/dtype.h"
-#include "../../lib/base/json.h"
+#include "lib/base/alloc.h"
+#include "lib/base/json.h"
+#include "lib/model/dtype.h"
 
 #include <inttypes.h>
 #include <stdio.h>

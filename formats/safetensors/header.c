@@ -6,10 +6,10 @@
  */
 #include "internal.h"
 
-#include "../../lib/base/alloc.h"
-#include "../../lib/base/check.h"
-#include "../../lib/base/dtype.h"
-#include "../../lib/base/json.h"
+#include "lib/base/alloc.h"
+#include "lib/base/check.h"
+#include "lib/base/json.h"
+#include "lib/model/dtype.h"
 
 #include <inttypes.h>
 #include <stdio.h>

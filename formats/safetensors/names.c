@@ -6,7 +6,7 @@
  */
 #include "internal.h"
 
-#include "../../lib/base/alloc.h"
+#include "lib/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>

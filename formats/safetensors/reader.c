@@ -6,8 +6,8 @@
  */
 #include "internal.h"
 
-#include "../../lib/base/alloc.h"
-#include "../../lib/base/check.h"
+#include "lib/base/alloc.h"
+#include "lib/base/check.h"
 
 #include <inttypes.h>
 #include <string.h>

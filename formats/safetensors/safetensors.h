@@ -8,9 +8,9 @@
 #ifndef QP_SAFETENSORS_H
 #define QP_SAFETENSORS_H
 
-#include "../../lib/base/arena.h"
-#include "../../lib/base/io.h"
-#include "../../lib/base/text.h"
+#include "lib/base/arena.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
 
 #define QP_ST_MAX_HEADER  100000000u /* bytes of JSON: the limit of the reference */
 #define QP_ST_WARN_HEADER 25000000u  /* the model hub's page reads no more */

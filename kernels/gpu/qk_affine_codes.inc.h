@@ -1,6 +1,6 @@
 /*
  * qk_affine_codes.inc.h - codes of float data, and the ranges of sets, as a template for one float
- * dtype. The specification is kernels/cpu/element.inc.h.
+ * dtype. The specification is kernels/tiles/element.inc.h.
  *
  * The including file defines NAME(op), IN(op) of the working precision, WORK, WORK_MAX, RAW, GET8
  * and OF_RAW, as for qk_affine.inc.h, behind which it includes this.

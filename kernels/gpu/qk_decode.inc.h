@@ -1,6 +1,6 @@
 /*
  * qk_decode.inc.h - values from codes, as a template for one working precision. The specification
- * is kernels/cpu/work.inc.h: scale * (code - zero point), clipped to the finite range, and then
+ * is kernels/tiles/work.inc.h: scale * (code - zero point), clipped to the finite range, and then
  * rounded to the dtype that is written.
  *
  * The including file defines IN(op), WORK, WORK_MAX and STORE_OCTET(out, as, i, n, y).

@@ -1,6 +1,6 @@
 /*
  * qk_measure.inc.h - decoded values against their source, as a template for one source dtype. The
- * specification is check and sums of kernels/cpu/element.inc.h.
+ * specification is check and sums of kernels/tiles/element.inc.h.
  *
  * A group does a block, in stages: its threads decode and judge elements in any order and keep them
  * in local memory; then each sum of each lane goes on where it was, in the order of the elements.

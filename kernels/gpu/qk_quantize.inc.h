@@ -1,6 +1,6 @@
 /*
  * qk_quantize.inc.h - ranges and codes of a tile, as a template for one source dtype. The
- * specification is kernels/cpu/element.inc.h.
+ * specification is kernels/tiles/element.inc.h.
  *
  * Groups count sets, parts of sets, or pieces of a row: never elements. Where the range of a set is
  * found in parts, lo and hi have a row for each part, which the kernels of qk_params.inc.h join.

@@ -3,12 +3,12 @@
  */
 #include "affine.h"
 
-#include "../cpu/runs.h"
-#include "../dtypes/bf16/codec.h"
-#include "../dtypes/f16/codec.h"
-#include "../dtypes/f32/codec.h"
-#include "../dtypes/f64/codec.h"
 #include "gradient.h"
+#include "kernels/dtypes/bf16/bf16.h"
+#include "kernels/dtypes/f16/f16.h"
+#include "kernels/dtypes/f32/f32.h"
+#include "kernels/dtypes/f64/f64.h"
+#include "kernels/tiles/runs.h"
 
 #define ISA   QPLAN_ISA_SCALAR
 #define LANES 1

@@ -3,8 +3,8 @@
  */
 #include "affine.h"
 
-#include "../cpu/runs.h"
 #include "gradient.h"
+#include "kernels/tiles/runs.h"
 
 #if defined(__AVX2__) && defined(__F16C__)
 

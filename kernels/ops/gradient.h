@@ -6,7 +6,7 @@
 #ifndef QP_KERNELS_OPS_GRADIENT_H
 #define QP_KERNELS_OPS_GRADIENT_H
 
-#include "../dtypes/narrow.h"
+#include "kernels/dtypes/narrow.h"
 
 #include <math.h>
 #include <stdbool.h>

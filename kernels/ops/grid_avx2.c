@@ -1,7 +1,7 @@
 /*
  * grid_avx2.c - the same loops, compiled for AVX2: lanes are vectors, and no operation changes.
  */
-#include "grid.h"
+#include "grid_kernels.h"
 
 #if defined(__AVX2__)
 #define ISA QPLAN_ISA_AVX2

@@ -5,7 +5,7 @@
 #ifndef QP_KERNELS_OPS_LANES_AVX2_H
 #define QP_KERNELS_OPS_LANES_AVX2_H
 
-#include "../cpu/simd_avx2.h"
+#include "kernels/tiles/simd_avx2.h"
 
 #include <math.h>
 #include <stdbool.h>

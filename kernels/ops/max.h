@@ -4,7 +4,7 @@
 #ifndef QP_KERNELS_OPS_MAX_H
 #define QP_KERNELS_OPS_MAX_H
 
-#include "../kernel.h"
+#include "kernels/kernel.h"
 
 /* Rows are numbered from 1 to this; the numbers are as wide as the elements. */
 #define QP_MAX_ROWS 0xffff

@@ -3,11 +3,11 @@
  */
 #include "sum.h"
 
-#include "../dtypes/bf16/codec.h"
-#include "../dtypes/f16/codec.h"
-#include "../dtypes/f32/codec.h"
-#include "../dtypes/f64/codec.h"
 #include "gradient.h"
+#include "kernels/dtypes/bf16/bf16.h"
+#include "kernels/dtypes/f16/f16.h"
+#include "kernels/dtypes/f32/f32.h"
+#include "kernels/dtypes/f64/f64.h"
 
 /* ---- Gradients --------------------------------------------------------------------------------
  */

@@ -13,7 +13,7 @@
 #ifndef QP_KERNELS_OPS_SUM_H
 #define QP_KERNELS_OPS_SUM_H
 
-#include "../kernel.h"
+#include "kernels/kernel.h"
 
 #include <math.h>
 

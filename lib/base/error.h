@@ -8,7 +8,7 @@
 #ifndef QP_BASE_ERROR_H
 #define QP_BASE_ERROR_H
 
-#include "../qplan.h"
+#include "lib/qplan.h"
 
 #if defined(__GNUC__)
 #define QP_PRINTF(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))

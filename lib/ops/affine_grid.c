@@ -4,11 +4,11 @@
  */
 #include "families.h"
 
-#include "../../kernels/gpu/qk_grid_args.h"
-#include "../../kernels/ops/affine_grid.h"
-#include "../base/check.h"
-#include "../job.h"
-#include "../op_device.h"
+#include "kernels/gpu/qk_grid_args.h"
+#include "kernels/ops/affine_grid_kernels.h"
+#include "lib/base/carve.h"
+#include "lib/base/check.h"
+#include "op_device.h"
 
 #include <stdatomic.h>
 

@@ -4,7 +4,7 @@
 #include "families.h"
 #include "quant_device.h"
 
-#include "../base/dtype.h"
+#include "lib/model/dtype.h"
 
 #include <inttypes.h>
 #include <string.h>

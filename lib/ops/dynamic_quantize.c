@@ -8,9 +8,9 @@
 #include "families.h"
 #include "quant_device.h"
 
-#include "../base/check.h"
-#include "../base/dtype.h"
-#include "../split.h"
+#include "lib/base/check.h"
+#include "lib/model/dtype.h"
+#include "lib/model/sets.h"
 
 #include <inttypes.h>
 #include <pthread.h>

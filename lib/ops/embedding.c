@@ -4,7 +4,7 @@
 #include "families.h"
 #include "rows_device.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 #include <string.h>
 

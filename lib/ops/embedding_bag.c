@@ -6,9 +6,9 @@
  */
 #include "families.h"
 
-#include "../../kernels/ops/max.h"
-#include "../base/check.h"
-#include "../job.h"
+#include "kernels/ops/max.h"
+#include "lib/base/carve.h"
+#include "lib/base/check.h"
 #include "row_sums.h"
 #include "rows_device.h"
 

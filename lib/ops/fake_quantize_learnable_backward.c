@@ -10,8 +10,8 @@
 #include "families.h"
 #include "quant_device.h"
 
-#include "../base/check.h"
-#include "../split.h"
+#include "lib/base/check.h"
+#include "lib/model/sets.h"
 
 #include <stdatomic.h>
 #include <string.h>

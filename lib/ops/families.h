@@ -5,7 +5,7 @@
 #ifndef QP_OPS_FAMILIES_H
 #define QP_OPS_FAMILIES_H
 
-#include "../op.h"
+#include "op.h"
 
 #define QP_OP_FAMILIES(FAMILY)                                                                     \
     FAMILY(quantize)                                                                               \

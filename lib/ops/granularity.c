@@ -4,7 +4,7 @@
  */
 #include "granularity.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 #include <inttypes.h>
 #include <string.h>

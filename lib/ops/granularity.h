@@ -12,8 +12,8 @@
 #ifndef QP_OPS_GRANULARITY_H
 #define QP_OPS_GRANULARITY_H
 
-#include "../base/scheme.h"
-#include "../op.h"
+#include "lib/model/scheme.h"
+#include "op.h"
 
 enum qp_op_granularity {
     QP_OP_PER_TENSOR,

@@ -3,7 +3,7 @@
  */
 #include "grid.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 /* ---- The problem ------------------------------------------------------------------------------
  */

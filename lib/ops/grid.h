@@ -8,9 +8,9 @@
 #ifndef QP_OPS_GRID_H
 #define QP_OPS_GRID_H
 
-#include "../../kernels/ops/grid.h"
-#include "../job.h"
-#include "../op.h"
+#include "kernels/ops/grid_kernels.h"
+#include "lib/base/carve.h"
+#include "op.h"
 
 #include <stdatomic.h>
 

@@ -4,8 +4,8 @@
  */
 #include "grid_device.h"
 
-#include "../../kernels/gpu/qk_grid_args.h"
-#include "../base/check.h"
+#include "kernels/gpu/qk_grid_args.h"
+#include "lib/base/check.h"
 
 #include <string.h>
 

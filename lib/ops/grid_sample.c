@@ -7,7 +7,7 @@
 #include "families.h"
 #include "grid_device.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 struct job {
     struct qp_grid_run run;

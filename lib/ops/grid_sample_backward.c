@@ -9,7 +9,7 @@
 #include "families.h"
 #include "grid_device.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 #include <string.h>
 

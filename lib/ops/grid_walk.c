@@ -4,7 +4,7 @@
  */
 #include "grid.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 #include <string.h>
 

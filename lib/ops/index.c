@@ -3,7 +3,7 @@
  */
 #include "index.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 #include <inttypes.h>
 #include <string.h>

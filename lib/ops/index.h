@@ -5,7 +5,7 @@
 #ifndef QP_OPS_INDEX_H
 #define QP_OPS_INDEX_H
 
-#include "../op.h"
+#include "op.h"
 
 #define QP_FIELD_PADDING_IDX                                                                       \
     {                                                                                              \

@@ -8,9 +8,9 @@
  */
 #include "table_gradient.h"
 
-#include "../../kernels/ops/sum.h"
-#include "../base/check.h"
-#include "../job.h"
+#include "kernels/ops/sum.h"
+#include "lib/base/carve.h"
+#include "lib/base/check.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -4,9 +4,9 @@
  */
 #include "families.h"
 
-#include "../base/check.h"
-#include "../base/text.h"
-#include "../params.h"
+#include "lib/base/check.h"
+#include "lib/base/text.h"
+#include "lib/params/params.h"
 
 #include <string.h>
 

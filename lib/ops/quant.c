@@ -3,8 +3,8 @@
  */
 #include "quant.h"
 
-#include "../base/check.h"
-#include "../base/dtype.h"
+#include "lib/base/check.h"
+#include "lib/model/dtype.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -5,9 +5,9 @@
 #ifndef QP_OPS_QUANT_H
 #define QP_OPS_QUANT_H
 
-#include "../../kernels/ops/affine.h"
-#include "../job.h"
 #include "granularity.h"
+#include "kernels/ops/affine.h"
+#include "lib/base/carve.h"
 
 /* Zero points and codes beyond this do not add up exactly in f32. */
 #define QP_QUANT_LIMIT (1 << 23)

@@ -5,7 +5,7 @@
 #ifndef QP_OPS_QUANT_DEVICE_H
 #define QP_OPS_QUANT_DEVICE_H
 
-#include "../op_device.h"
+#include "op_device.h"
 #include "quant.h"
 
 /* A kernel for devices; values are checked as the CPU's kernels check them. */

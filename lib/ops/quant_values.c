@@ -4,8 +4,8 @@
  */
 #include "quant.h"
 
-#include "../base/check.h"
-#include "../base/text.h"
+#include "lib/base/check.h"
+#include "lib/base/text.h"
 
 #include <inttypes.h>
 #include <math.h>

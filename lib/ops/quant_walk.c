@@ -4,8 +4,8 @@
  */
 #include "quant.h"
 
-#include "../base/check.h"
-#include "../split.h"
+#include "lib/base/check.h"
+#include "lib/model/sets.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  */
 #include "row_sums.h"
 
-#include "../../kernels/ops/sum.h"
-#include "../base/check.h"
+#include "kernels/ops/sum.h"
+#include "lib/base/check.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef QP_OPS_ROW_SUMS_H
 #define QP_OPS_ROW_SUMS_H
 
-#include "../op.h"
+#include "op.h"
 
 /* In a list: counts as a term, but there is nothing to add. */
 #define QP_NO_ROW UINT64_MAX

@@ -4,7 +4,7 @@
  */
 #include "rows_device.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 #define GROUP_SIZE 256
 

@@ -5,9 +5,9 @@
 #ifndef QP_OPS_ROWS_DEVICE_H
 #define QP_OPS_ROWS_DEVICE_H
 
-#include "../../kernels/gpu/qk_rows_args.h"
-#include "../op_device.h"
 #include "bags.h"
+#include "kernels/gpu/qk_rows_args.h"
+#include "op_device.h"
 
 /* A kernel for devices; values are checked as the CPU's kernels check them. */
 #define QP_ROWS_DEVICE(CLASS, TAKES, VALIDATE, LAUNCH)                                             \

@@ -4,8 +4,8 @@
  */
 #include "table_gradient.h"
 
-#include "../base/check.h"
-#include "../job.h"
+#include "lib/base/carve.h"
+#include "lib/base/check.h"
 #include "row_sums.h"
 
 #include <string.h>

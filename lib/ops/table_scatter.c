@@ -5,7 +5,7 @@
  */
 #include "table_gradient.h"
 
-#include "../base/check.h"
+#include "lib/base/check.h"
 
 #include <math.h>
 #include <stdatomic.h>

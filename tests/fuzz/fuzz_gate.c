@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gate.h"
-#include "glob.h"
+#include "lib/base/glob.h"
+#include "lib/report/gate.h"
 
 static void require(bool condition)
 {

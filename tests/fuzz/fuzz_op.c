@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "qplan.h"
+#include "lib/qplan.h"
 
 #define MAX_FIELDS  16
 #define MAX_TENSORS 16

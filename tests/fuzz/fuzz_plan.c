@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "qplan.h"
+#include "lib/qplan.h"
 
 static void require(bool condition)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/scheme.h"
+#include "lib/model/sets.h"
 
 static void require(bool condition)
 {

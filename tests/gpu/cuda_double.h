@@ -7,7 +7,7 @@
 
 #include "host_kernels.h"
 #pragma GCC visibility push(default)
-#include "kernels/cuda_api.h"
+#include "kernels/backends/cuda_api.h"
 #pragma GCC visibility pop
 
 #include <pthread.h>

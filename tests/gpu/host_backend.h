@@ -8,7 +8,7 @@
 
 #include "host_kernels.h"
 
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 
 #include <stdlib.h>
 

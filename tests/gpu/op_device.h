@@ -6,9 +6,9 @@
 #ifndef TESTS_OP_DEVICE_H
 #define TESTS_OP_DEVICE_H
 
-#include "../property/op_goldens.h"
+#include "tests/property/op_goldens.h"
 
-#include "lib/op_device.h"
+#include "lib/ops/op_device.h"
 
 /* What the walk has met. */
 struct device_walk {

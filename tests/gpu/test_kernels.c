@@ -4,7 +4,7 @@
  *
  *     gpu-kernels cuda|opencl     exit 77 without a device
  */
-#include "lib/op_device.h"
+#include "lib/ops/op_device.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,9 +7,9 @@
  *     test-tiny [GROUP_SIZE [PROGRAM]]     77 without a device; the kernels of one program, or of
  * all
  */
-#include "lib/op_device.h"
-#include "lib/split.h"
-#include "lib/transfer.h"
+#include "lib/job/cut.h"
+#include "lib/ops/op_device.h"
+#include "lib/store/transfer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

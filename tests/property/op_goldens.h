@@ -6,9 +6,9 @@
 #ifndef TESTS_OP_GOLDENS_H
 #define TESTS_OP_GOLDENS_H
 
-#include "../unit/support.h"
+#include "tests/unit/support.h"
 
-#include "base/json.h"
+#include "lib/base/json.h"
 
 #define FOLDER      "testdata/ops"
 #define EXPECTED    "expect."

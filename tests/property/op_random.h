@@ -5,10 +5,10 @@
 #ifndef TESTS_OP_RANDOM_H
 #define TESTS_OP_RANDOM_H
 
-#include "../unit/op_layout.h"
+#include "tests/unit/op_layout.h"
 
-#include "../gpu/host_backend.h"
-#include "lib/op_device.h"
+#include "lib/ops/op_device.h"
+#include "tests/gpu/host_backend.h"
 
 static uint64_t seed = 0x2545f4914f6cdd1du;
 

@@ -2,11 +2,11 @@
  * test_device.c - the device text, as host C, against the scalar kernels: the fixed vectors that a
  * device is proven on, and tiles of random geometry full of random bits.
  */
-#include "../unit/support.h"
+#include "tests/unit/support.h"
 
-#include "../gpu/host_backend.h"
-#include "lib/op_device.h"
-#include "lib/split.h"
+#include "lib/job/cut.h"
+#include "lib/ops/op_device.h"
+#include "tests/gpu/host_backend.h"
 
 #define TILE_BYTES ((size_t)256 << 10)
 #define N_TILES    500

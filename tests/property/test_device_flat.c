@@ -2,11 +2,11 @@
  * test_device_flat.c - the way back on devices, as host C, against the scalar kernels: flat ranges
  * of random tensors, schemes and parameters; and the windows of sets that they need.
  */
-#include "../unit/support.h"
+#include "tests/unit/support.h"
 
-#include "../gpu/host_backend.h"
-#include "lib/device.h"
-#include "lib/transfer.h"
+#include "lib/device/device.h"
+#include "lib/store/transfer.h"
+#include "tests/gpu/host_backend.h"
 
 #define TILE_BYTES ((size_t)128 << 10)
 #define MOST_ELEMS (TILE_BYTES / sizeof(double))

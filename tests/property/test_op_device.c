@@ -2,9 +2,9 @@
  * test_op_device.c - operators on a device that is the device text as host C: every case of
  * testdata/ops, the limits of its memory, and each call of its driver failing in turn.
  */
-#include "../gpu/op_device.h"
+#include "tests/gpu/op_device.h"
 
-#include "../gpu/host_backend.h"
+#include "tests/gpu/host_backend.h"
 
 #include <limits.h>
 

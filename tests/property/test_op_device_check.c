@@ -3,10 +3,10 @@
  * the units that the CPU does again, refuse it, and write nothing. A device that is right is never
  * refused, though every unit is looked at.
  */
-#include "../gpu/op_device.h"
+#include "tests/gpu/op_device.h"
 
-#include "../gpu/host_backend.h"
 #include "lib/ops/quant.h"
+#include "tests/gpu/host_backend.h"
 
 /* ---- A device that errs -----------------------------------------------------------------------
  */

@@ -3,10 +3,10 @@
  * device text as host C, against the scalar kernels: random shapes, points anywhere, any bits,
  * tensors with gaps or without elements, many taps on one pixel, and more lists than one round has.
  */
-#include "../unit/grid_support.h"
+#include "tests/unit/grid_support.h"
 
-#include "../gpu/host_backend.h"
-#include "lib/op_device.h"
+#include "lib/ops/op_device.h"
+#include "tests/gpu/host_backend.h"
 
 #define N_SAMPLES 1500
 #define N_AFFINE  400

@@ -13,7 +13,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "qplan.h"
+#include "lib/qplan.h"
 
 #define N_RANGES 400
 #define N_VALUES 64

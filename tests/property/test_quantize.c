@@ -3,7 +3,7 @@
  * verify and by a decoder of this test's own; a changed bit is found where it matters, and only
  * there, with tensor and coordinates; quantizing what was decoded gives the codes again.
  */
-#include "../unit/own_folder.h"
+#include "tests/unit/own_folder.h"
 
 #include <float.h>
 

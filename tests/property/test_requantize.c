@@ -2,7 +2,7 @@
  * test_requantize.c - decoding and quantizing again: where the largest code of every set is used,
  * the same codes come back; a decoded file has the names, types and shapes of the source.
  */
-#include "../unit/own_folder.h"
+#include "tests/unit/own_folder.h"
 
 static const char *path_of(const char *name)
 {

@@ -2,7 +2,7 @@
  * test_small_tensors.c - tensors that are done together because they are small: each must come out
  * as it does alone in a file, for any number of threads and amount of memory.
  */
-#include "../unit/own_folder.h"
+#include "tests/unit/own_folder.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what the compiler cannot: which layer includes which, and what no file may contain.
+"""Checks what the compiler cannot: which room includes which, and what no file may contain.
 
     layering.py               check the tree; print every finding; exit 1 if there is one
     layering.py --self-test   plant one violation of each rule and see that it is found
@@ -10,15 +10,29 @@ import re
 import sys
 import tempfile
 
-LAYERS = ("lib/base", "cli", "lib", "formats", "kernels")  # a path belongs to the first that fits
 PUBLIC = "lib/qplan.h"
-# Which layers a layer may include besides itself. Everyone may include the public header.
+# The rooms of the tree, and which of them each may include besides itself. Everyone may include the
+# public header. A path belongs to the longest room that it begins with.
+BELOW = {"lib/base", "lib/model"}
 MAY_INCLUDE = {
     "cli": set(),
-    "lib": {"lib/base", "formats", "kernels"},
-    "formats": {"lib/base"},
-    "kernels": {"lib/base"},
     "lib/base": set(),
+    "lib/model": {"lib/base"},
+    "kernels": BELOW,
+    "formats": BELOW,
+    "lib/params": BELOW | {"kernels"},
+    "lib/calibrate": BELOW | {"kernels"},
+    "lib/device": BELOW | {"kernels", "lib/store"},
+    "lib/store": BELOW | {"kernels", "formats"},
+    "lib/ops": BELOW | {"kernels", "formats", "lib/device", "lib/store", "lib/params"},
+    "lib/plan": BELOW | {"kernels", "formats", "lib/store", "lib/calibrate"},
+    "lib/job": BELOW | {"kernels", "formats", "lib/store", "lib/device"},
+    "lib/verify": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
+                           "lib/job"},
+    "lib/report": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
+                           "lib/plan", "lib/verify"},
+    "lib/run": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate", "lib/plan",
+                        "lib/job", "lib/verify", "lib/report"},
 }
 SOURCE_DIRS = ("cli", "lib", "formats", "kernels")
 TEXT_DIRS = SOURCE_DIRS + ("bench", "cmake", "man", "scripts", "tests", ".ci")
@@ -33,11 +47,11 @@ CALLS = (
      ("lib", "formats", "kernels"), ()),
     ("depends on the locale; numbers are read in lib/base/text.c",
      r"\b(strto(f|d|ld)|atof)\s*\(", SOURCE_DIRS, ("lib/base/text.c",)),
-    # lib/params_bound.c calls the C library's, once a set: one rounding on every machine.
+    # lib/params/bound.c calls the C library's, once a set: one rounding on every machine.
     ("a fused multiply-add rounds once: only in the header that says why that is exact",
      r"\b(_mm\w*_fn?m(add|sub)\w*|_mm\w*_fm(addsub|subadd)\w*|vfm[as]q?_\w+|fma[fl]?|"
      r"__builtin_(\w*_)?v?fn?m(a|add|sub)\w*)\s*\(", SOURCE_DIRS,
-     ("kernels/cpu/fma.h", "lib/params_bound.c")),
+     ("kernels/tiles/fma.h", "lib/params/bound.c")),
     ("an approximation: divide, or take the root",
      r"\b(_mm\w*_(mask\w*_)?r(cp|sqrt)\w*|vr(ecp|sqrt)[es]\w*|__builtin_\w*r(cp|sqrt)\w*)\s*\(",
      SOURCE_DIRS, ()),
@@ -56,8 +70,9 @@ def strip(code):
     return re.sub(token, lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.S)
 
 
-def layer_of(path):
-    return next((layer for layer in LAYERS if path.startswith(layer + "/")), None)
+def room_of(path):
+    rooms = [room for room in MAY_INCLUDE if path.startswith(room + "/")]
+    return max(rooms, key=len) if rooms else None
 
 
 def resolve(root, file, name):
@@ -70,7 +85,7 @@ def resolve(root, file, name):
 
 
 def check_includes(root, file, rel, text):
-    layer = layer_of(rel)
+    room = room_of(rel)
     for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', text, re.M):
         bracket, name = match.groups()
         line = text.count("\n", 0, match.start()) + 1
@@ -79,9 +94,9 @@ def check_includes(root, file, rel, text):
             if bracket == '"':
                 yield f"{rel}:{line}: includes \"{name}\", which is not in the tree"
         elif target != PUBLIC:
-            other = layer_of(target)
-            if other != layer and other not in MAY_INCLUDE[layer]:
-                yield f"{rel}:{line}: {layer} must not include {target}"
+            other = room_of(target)
+            if other != room and other not in MAY_INCLUDE[room]:
+                yield f"{rel}:{line}: {room} must not include {target}"
 
 
 def check_calls(rel, text):
@@ -101,7 +116,22 @@ def check_text(rel, text):
             yield f"{rel}:{line}: {match.group()}: {what}"
 
 
+def check_place(rel, names):
+    """A source file lies in a room, and no other has its name: a name alone then says which it is."""
+    room = room_of(rel)
+    if rel == PUBLIC or rel.split("/")[0] not in SOURCE_DIRS:
+        return
+    if re.fullmatch(r"lib/[^/]+", rel):
+        yield f"{rel}: lib/ has rooms, and no file but the public header beside them"
+    elif room is None:
+        yield f"{rel}: in no room of the tree"
+    other = names.setdefault(pathlib.Path(rel).name, rel)
+    if other != rel:
+        yield f"{rel}: is also {other}"
+
+
 def check_tree(root):
+    names = {}
     root = root.resolve()
     files = [f for f in root.iterdir() if f.is_file() and f.name != ".git"]
     for folder in TEXT_DIRS:
@@ -118,7 +148,8 @@ def check_tree(root):
         if file.suffix not in (".c", ".h"):
             continue
         yield from check_calls(rel, text)
-        if layer_of(rel):
+        yield from check_place(rel, names)
+        if room_of(rel):
             yield from check_includes(root, file, rel, text)
             n_lines = text.count("\n")
             if n_lines > MAX_LINES and rel != PUBLIC:  # one header, however much it declares
@@ -130,40 +161,48 @@ BAD = (
     ("cli/a.c", '#include "base/error.h"', "cli must not include lib/base/error.h"),
     ("cli/b.c", '#include "../kernels/kernel.h"', "cli must not include kernels/kernel.h"),
     ("cli/c.c", "#include <base/error.h>", "cli must not include lib/base/error.h"),
-    ("lib/a.c", '#include "../cli/cli.h"', "lib must not include cli/cli.h"),
-    ("lib/base/a.c", '  #  include "lib/glob.h"', "lib/base must not include lib/glob.h"),
+    ("lib/run/a.c", '#include "cli/cli.h"', "lib/run must not include cli/cli.h"),
+    ("lib/base/a.c", '  #  include "lib/plan/plan.h"', "lib/base must not include lib/plan/plan.h"),
     ("lib/base/b.c", '#include "formats/format.h"', "lib/base must not include formats/format.h"),
+    ("lib/device/a.c", '#include "lib/plan/plan.h"', "lib/device must not include lib/plan/plan.h"),
+    ("lib/ops/a.c", '#include "lib/plan/plan.h"', "lib/ops must not include lib/plan/plan.h"),
+    ("lib/ops/b.c", '#include "lib/report/report.h"', "lib/ops must not include lib/report/"),
+    ("lib/report/a.c", '#include "lib/run/units.h"', "lib/report must not include lib/run/units.h"),
+    ("lib/model/a.c", '#include "kernels/kernel.h"', "lib/model must not include kernels/kernel.h"),
     ("formats/a.c", '#include "kernels/kernel.h"', "formats must not include kernels/kernel.h"),
-    ("formats/b.c", '#include "glob.h"', "formats must not include lib/glob.h"),
+    ("formats/b.c", '#include "lib/plan/plan.h"', "formats must not include lib/plan/plan.h"),
     ("kernels/a.c", '#include "formats/format.h"', "kernels must not include formats/format.h"),
     ("kernels/b.c", '#include "gone.h"', "not in the tree"),
-    ("lib/c.c", "p = mmap(0);", "mmap(...)"),
-    ("lib/d.c", "exit(1);", "ends the process"),
+    ("lib/a.c", "int x;", "lib/ has rooms"),
+    ("lib/other/a.c", "int x;", "no room of the tree"),
+    ("kernels/tiles/format.h", "int x;", "is also formats/format.h"),
+    ("lib/run/c.c", "p = mmap(0);", "mmap(...)"),
+    ("lib/run/d.c", "exit(1);", "ends the process"),
     ("formats/d.c", 'printf("x");', "never prints"),
     ("kernels/d.c", 'fprintf(stderr, "x");', "never prints"),
     ("cli/d.c", "strtod(s, 0);", "locale"),
     ("kernels/e.c", "y = _mm256_fmadd_ps(a, b, c);", "rounds once"),
     ("kernels/f.c", "y = _mm512_mask_fnmsub_ps (a, m, b, c);", "rounds once"),
-    ("kernels/cpu/fma.c", "y = __builtin_fmaf(a, b, c);", "rounds once"),
-    ("lib/f.c", "y = fma(a, b, c);", "rounds once"),
-    ("kernels/cpu/fma.h", "y = _mm256_rcp_ps(a);", "approximation"),
+    ("kernels/tiles/fused.c", "y = __builtin_fmaf(a, b, c);", "rounds once"),
+    ("lib/run/f.c", "y = fma(a, b, c);", "rounds once"),
+    ("kernels/tiles/fma.h", "y = _mm256_rcp_ps(a);", "approximation"),
     ("kernels/g.c", "y = _mm512_maskz_rsqrt14_ps(m, a);", "approximation"),
-    ("lib/e.c", "\n" * MAX_LINES, "601 lines"),
+    ("lib/run/e.c", "\n" * MAX_LINES, "601 lines"),
     ("scripts/e", "# TO" + "DO later", "unfinished"),
     ("tests/f.sh", "cd /ho" + "me/someone", "path of one machine"),
 )
 # Allowed things that look like the above.
 GOOD = (
     ("cli/good.c", '#include "cli.h"\n#include "qplan.h"\n#include <stdio.h>\nprintf("x");'),
-    ("lib/good.c", '#include "base/error.h"\n#include "formats/format.h"\n#include "glob.h"\n'
+    ("lib/run/fine.c", '#include "lib/base/error.h"\n#include "formats/format.h"\n#include "units.h"\n'
      'snprintf(s, n, "exit(1)"); qp_printf(1); /* printf( mmap( */ // abort('),
     ("lib/base/text.c", '#include "qplan.h"\n#include "error.h"\nstrtod(s, 0);'),
-    ("kernels/cpu/fma.h", "y = _mm256_fmadd_ps(a, b, c) + fmaf(a, b, c);"),
-    ("kernels/good.c", "/* _mm256_fmadd_ps( */ y = _mm256_maddubs_epi16(a, b) + format(x);"),
-    ("formats/good.c", '#include "lib/base/error.h"\n#include "format.h"\n#include "qplan.h"'),
+    ("kernels/tiles/fma.h", "y = _mm256_fmadd_ps(a, b, c) + fmaf(a, b, c);"),
+    ("kernels/well.c", "/* _mm256_fmadd_ps( */ y = _mm256_maddubs_epi16(a, b) + format(x);"),
+    ("formats/right.c", '#include "lib/base/error.h"\n#include "format.h"\n#include "qplan.h"'),
 )
-HEADERS = ("lib/qplan.h", "lib/glob.h", "lib/base/error.h", "cli/cli.h", "formats/format.h",
-           "kernels/kernel.h")
+HEADERS = ("lib/qplan.h", "lib/plan/plan.h", "lib/report/report.h", "lib/run/units.h",
+           "lib/base/error.h", "cli/cli.h", "formats/format.h", "kernels/kernel.h")
 
 
 def self_test():

@@ -10,7 +10,7 @@
 #define cli_fail_memory(err)       ((void)cli_fail_memory(err), QPLAN_ERR_MEMORY)
 #else
 #include "../../lib/base/error.h"
-#include "../../lib/op.h"
+#include "../../lib/ops/op.h"
 
 #include <cjson/cJSON.h>
 #define qp_fail(err, status, ...)    ((void)qp_fail(err, status, __VA_ARGS__), (status))

@@ -5,7 +5,7 @@
     disassembly.py BUILD --self-test   plant such instructions and options, and see them found
 
 An approximate reciprocal or root must not occur at all, a fused multiply-add only in an object
-whose source includes kernels/cpu/fma.h, the header where its exactness is argued, and only of the
+whose source includes kernels/tiles/fma.h, the header where its exactness is argued, and only of the
 kinds that are called there. Every command of the build contracts nothing. BUILD has
 compile_commands.json.
 """
@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FMA_HEADER = "kernels/cpu/fma.h"
+FMA_HEADER = "kernels/tiles/fma.h"
 OBJECT_DIRS = ("cli/", "lib/", "formats/", "kernels/")
 COMPUTES_NOTHING = ("tests/fault/os/preload.c",)  # built without the options of the project
 
@@ -140,14 +140,14 @@ CASES = (
     ("lib/plain.c", [OFF, *FUSE], SUM, None),
     ("lib/named.c", [OFF], "float vfmadd_rcp(float);\n"
      "float work(float a) { return vfmadd_rcp(a) + 1; }\n", None),
-    ("kernels/cpu/allowed.c", [OFF, *FUSE], '#include "fma.h"\n'
+    ("kernels/tiles/allowed.c", [OFF, *FUSE], '#include "fma.h"\n'
      "float work(float a, float b, float c) { return __builtin_fmaf(a, b, c); }\n", None),
-    ("kernels/cpu/other.c", [OFF, *FUSE], '#include "fma.h"\n' + OTHER.get(HOST, ""), "in work"),
-    ("kernels/cpu/fused.c", [OFF, *FUSE],
+    ("kernels/tiles/other.c", [OFF, *FUSE], '#include "fma.h"\n' + OTHER.get(HOST, ""), "in work"),
+    ("kernels/tiles/fused.c", [OFF, *FUSE],
      "float work(float a, float b, float c) { return __builtin_fmaf(a, b, c); }\n", "in work"),
     ("lib/contracted.c", ["-ffp-contract=fast", *FUSE], SUM, "in work"),
-    ("kernels/cpu/reciprocal.c", [OFF], '#include "fma.h"\n' + RECIPROCAL.get(HOST, ""), "in work"),
-    ("kernels/cpu/root.c", [OFF], ROOT_OF.get(HOST, ""), "in work"),
+    ("kernels/tiles/reciprocal.c", [OFF], '#include "fma.h"\n' + RECIPROCAL.get(HOST, ""), "in work"),
+    ("kernels/tiles/root.c", [OFF], ROOT_OF.get(HOST, ""), "in work"),
     ("lib/no_option.c", [], "int work(void) { return 1; }\n", "without -ffp-contract=off"),
     ("lib/overruled.c", [OFF, "-ffp-contract=on"], "int work(void) { return 1; }\n",
      "without -ffp-contract=off"),
@@ -171,7 +171,7 @@ def self_test(compiler):
     wrong = 0
     with tempfile.TemporaryDirectory() as where:
         folder = pathlib.Path(where)
-        (folder / "kernels/cpu").mkdir(parents=True)
+        (folder / "kernels/tiles").mkdir(parents=True)
         (folder / FMA_HEADER).write_text("/* _mm_fmadd_ss(a, b, c) */\n")
         for name, options, text, expected in CASES:
             if "work" not in text:

@@ -7,8 +7,8 @@
 
 #include "op_support.h"
 
-#include "kernels/dtypes/bf16/codec.h"
-#include "kernels/dtypes/f16/codec.h"
+#include "kernels/dtypes/bf16/bf16.h"
+#include "kernels/dtypes/f16/f16.h"
 #include "kernels/kernel.h"
 
 #include <float.h>

@@ -15,7 +15,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "qplan.h"
+#include "lib/qplan.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "qplan.h"
+#include "lib/qplan.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
+#include "lib/base/alloc.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "gate.h"
+#include "lib/report/gate.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

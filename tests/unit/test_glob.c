@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "glob.h"
+#include "lib/base/glob.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

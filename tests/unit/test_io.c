@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "base/io.h"
+#include "lib/base/io.h"
 
 static const char *path_of(const char *name)
 {

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "lib/base/json.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

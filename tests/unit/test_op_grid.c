@@ -4,7 +4,7 @@
  */
 #include "grid_support.h"
 
-#include "kernels/ops/grid.h"
+#include "kernels/ops/grid_kernels.h"
 
 /* ---- Known values -----------------------------------------------------------------------------
  */

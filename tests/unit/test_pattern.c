@@ -3,7 +3,7 @@
  */
 #include "support.h"
 
-#include "pattern.h"
+#include "lib/base/pattern.h"
 
 struct names {
     const char *const *list;

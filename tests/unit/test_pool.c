@@ -13,7 +13,7 @@
 #define FLUSH_AND_DENORMALS_ARE_ZERO 0x8040u /* of MXCSR */
 #endif
 
-#include "base/pool.h"
+#include "lib/base/pool.h"
 
 static struct folder folder;
 

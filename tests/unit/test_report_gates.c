@@ -4,7 +4,7 @@
  */
 #include "report_cases.h"
 
-#include "gate.h"
+#include "lib/report/gate.h"
 
 static struct folder folder;
 

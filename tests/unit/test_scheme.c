@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/scheme.h"
+#include "lib/model/sets.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

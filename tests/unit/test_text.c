@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "base/text.h"
+#include "lib/base/arena.h"
+#include "lib/base/text.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -1,0 +1,39 @@
+/*
+ * need.h - what a job needs of a device: the kinds of work in it, each once, and how many
+ * bytes go there.
+ */
+#ifndef QP_DEVICE_NEED_H
+#define QP_DEVICE_NEED_H
+
+#include "lib/model/scheme.h"
+
+enum qp_device_kind { QP_KIND_QUANTIZE, QP_KIND_DECODE, QP_KIND_MEASURE };
+
+/* What a device is to be proven on: codes of a scheme from a dtype, and the way back. */
+struct qp_device_row {
+    enum qp_device_kind kind;
+    enum qplan_dtype dtype; /* of the source */
+    struct qplan_scheme scheme;
+    enum qplan_dtype as; /* decoding: what is written */
+};
+
+/* float types x code types x symmetries, one of them narrow x scale types; one job has one kind */
+#define QP_MOST_ROWS (4 * (4 * 2 + 2 * 2) * 3)
+
+struct qp_device_need {
+    struct qp_device_row rows[QP_MOST_ROWS + 1];
+    size_t n_rows;
+    uint64_t n_bytes;
+    bool measures;         /* which needs 64-bit floats, whatever the tensors are */
+    const char *fp64_name; /* of a tensor that needs them, or NULL */
+    size_t fp64_name_len;
+};
+
+/* Whether work of a row is possible only with 64-bit floats. */
+bool qp_row_needs_fp64(const struct qp_device_row *row);
+
+/* Adds a tensor: what is done with it, the bytes that go to the device, and its name. */
+void qp_need_add(struct qp_device_need *need, const struct qp_device_row *row, uint64_t n_bytes,
+                 const char *name, size_t name_len);
+
+#endif

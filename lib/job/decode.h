@@ -1,0 +1,49 @@
+/*
+ * decode.h - the codes of a flat range of a tensor back to values, a block at a time: small enough
+ * that what is done to the values next finds them in the first-level cache.
+ */
+#ifndef QP_DECODE_H
+#define QP_DECODE_H
+
+#include "lib/store/transfer.h"
+#include "stored.h"
+
+struct qp_decoder {
+    const struct qp_st *st;
+    const struct qp_native_tensor *tensor;
+    const struct qp_work_kernels *work;
+    struct qp_sets sets;
+    struct qp_code_form form;
+    uint64_t elem, n;              /* the range; elem is a multiple of QP_BLOCK */
+    uint8_t *codes;                /* room: QP_DECODE_ROOM(n) bytes */
+    const uint8_t *bytes;          /* the codes of the range as they are in the file */
+    uint64_t bad_pads;             /* spare nibbles that are not 0, of what is decoded so far */
+    void *y;                       /* room for QP_BLOCK values */
+    struct qp_param_window window; /* the parameters in memory, room for window_sets */
+    size_t window_sets;
+    uint64_t window_set, window_end; /* its first set, and the element at which it ends */
+    uint64_t at;                     /* what comes next */
+};
+
+/* A part of a block whose parameters are in the window. */
+struct qp_decoded {
+    uint64_t at, n; /* elements of the range */
+    struct qp_tile tile;
+    size_t set;      /* of the window: where the tile's first set is */
+    size_t new_sets; /* > 0 = the window has just been read, and has so many */
+    bool ends_block; /* y now has the whole block, or all of it that there is */
+    void *y;         /* the values */
+};
+
+/* Room for a block's codes, one byte each, and for the bytes of n codes. */
+#define QP_DECODE_ROOM(n) (QP_BLOCK + 64 + (n) + QP_IO_SPARE)
+
+/* Reads the codes of the range; the fields from st to n, codes, y, window and its room are set. */
+enum qplan_status qp_decode_begin(struct qp_decoder *decoder, enum qplan_isa isa,
+                                  struct qplan_error *err);
+
+/* Reads parameters if need be and decodes the next part; found is false at the end of the range. */
+enum qplan_status qp_decode_next(struct qp_decoder *decoder, struct qp_decoded *part, bool *found,
+                                 struct qplan_error *err);
+
+#endif

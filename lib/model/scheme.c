@@ -1,0 +1,315 @@
+/*
+ * scheme.c - scheme text in and out, and what a scheme means without a shape.
+ */
+#include "scheme.h"
+
+#include "dtype.h"
+#include "lib/base/check.h"
+#include "lib/base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_EXTENT (UINT64_C(1) << 62)
+
+enum qplan_status qplan_scheme_default(struct qplan_scheme *out, enum qplan_dtype dtype,
+                                       struct qplan_error *err)
+{
+    if (dtype != QPLAN_INT8 && dtype != QPLAN_UINT8 && dtype != QPLAN_INT4 &&
+        dtype != QPLAN_UINT4) {
+        const char *name = qplan_dtype_name(dtype);
+        return qp_fail(err, QPLAN_ERR_USAGE, "scheme",
+                       "cannot quantize to %s: expected int8, uint8, int4 or uint4",
+                       name ? name : "an unknown dtype");
+    }
+    bool is_4_bit = qplan_dtype_bits(dtype) == 4;
+    *out = (struct qplan_scheme){
+        .dtype = dtype,
+        .granularity = is_4_bit ? QPLAN_PER_GROUP : QPLAN_PER_CHANNEL,
+        .group = is_4_bit ? 128 : 0,
+        .asymmetric = !qplan_dtype_is_signed(dtype),
+        .scale_dtype = QPLAN_F32,
+    };
+    return QPLAN_OK;
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------
+ */
+
+/* Longer than any legal part: a longer one is cut and is unknown all the same. */
+#define PART_TEXT 64
+
+/* One part of the text, between two colons. */
+struct part {
+    char text[PART_TEXT];
+    size_t at; /* of its first character, counted from 1 */
+};
+
+enum match { MATCH_NONE, MATCH, MATCH_BAD };
+
+/* Reads one kind of part into the scheme. MATCH_BAD: surely meant as this kind, but wrong. */
+typedef enum match (*read_fn)(struct qplan_scheme *scheme, const char *part);
+
+static enum match read_dtype(struct qplan_scheme *scheme, const char *part)
+{
+    enum qplan_dtype dtype;
+    if (!qplan_dtype_parse(part, &dtype) || qplan_scheme_default(scheme, dtype, NULL) != QPLAN_OK)
+        return MATCH_NONE;
+    return MATCH;
+}
+
+static bool read_extent(const char *text, uint64_t *out)
+{
+    return qp_parse_u64(text, out) && *out >= 1 && *out <= MAX_EXTENT;
+}
+
+static bool read_axis(const char *text, int32_t *out)
+{
+    bool negative = text[0] == '-';
+    uint64_t number;
+    if (!qp_parse_u64(text + negative, &number))
+        return false;
+    if (negative ? number < 1 || number > QPLAN_MAX_RANK : number >= QPLAN_MAX_RANK)
+        return false;
+    *out = negative ? -(int32_t)number : (int32_t)number;
+    return true;
+}
+
+static bool read_block(char *text, uint64_t *rows, uint64_t *cols)
+{
+    char *x = strchr(text, 'x');
+    if (!x)
+        return false;
+    *x = '\0';
+    return read_extent(text, rows) && read_extent(x + 1, cols);
+}
+
+static void set_granularity(struct qplan_scheme *scheme, enum qplan_granularity granularity)
+{
+    scheme->granularity = granularity;
+    scheme->axis = 0;
+    scheme->group = scheme->block_rows = scheme->block_cols = 0;
+}
+
+static enum match read_granularity(struct qplan_scheme *scheme, const char *part)
+{
+    char number[PART_TEXT];
+    if (strcmp(part, "t") == 0) {
+        set_granularity(scheme, QPLAN_PER_TENSOR);
+        return MATCH;
+    }
+    /* A number or a sign behind the letter tells g64 from a misspelt word and b8x8 from bf16. */
+    if (!strchr("cgb", part[0]) || part[0] == '\0' || part[1] == '\0' ||
+        !strchr("0123456789-+", part[1]))
+        return MATCH_NONE;
+    (void)snprintf(number, sizeof number, "%s", part + 1);
+    switch (part[0]) {
+    case 'c':
+        set_granularity(scheme, QPLAN_PER_CHANNEL);
+        return read_axis(number, &scheme->axis) ? MATCH : MATCH_BAD;
+    case 'g':
+        set_granularity(scheme, QPLAN_PER_GROUP);
+        return read_extent(number, &scheme->group) ? MATCH : MATCH_BAD;
+    default:
+        set_granularity(scheme, QPLAN_PER_BLOCK);
+        return read_block(number, &scheme->block_rows, &scheme->block_cols) ? MATCH : MATCH_BAD;
+    }
+}
+
+static enum match read_symmetry(struct qplan_scheme *scheme, const char *part)
+{
+    bool asymmetric = strcmp(part, "asym") == 0;
+    if (!asymmetric && strcmp(part, "sym") != 0)
+        return MATCH_NONE;
+    scheme->asymmetric = asymmetric;
+    return MATCH;
+}
+
+static enum match read_narrow(struct qplan_scheme *scheme, const char *part)
+{
+    if (strcmp(part, "narrow") != 0)
+        return MATCH_NONE;
+    scheme->narrow = true;
+    return qplan_dtype_is_signed(scheme->dtype) ? MATCH : MATCH_BAD;
+}
+
+static enum match read_scale_dtype(struct qplan_scheme *scheme, const char *part)
+{
+    enum qplan_dtype dtype;
+    if (!qplan_dtype_parse(part, &dtype) ||
+        (dtype != QPLAN_F32 && dtype != QPLAN_F16 && dtype != QPLAN_BF16))
+        return MATCH_NONE;
+    scheme->scale_dtype = dtype;
+    return MATCH;
+}
+
+/* The kinds of part in their order: each at most once, the first always. */
+static const struct kind {
+    read_fn read;
+    const char *expected; /* at this place of the text */
+    const char *wanted;   /* of a part that is surely of this kind */
+} kinds[] = {
+    {read_dtype, "int8, uint8, int4 or uint4", NULL},
+    {read_granularity, "t, cN, gN or bRxC, then asym or sym, narrow, f32, f16 or bf16",
+     "cN with an axis from -64 to 63, gN or bRxC with numbers from 1 to 2^62"},
+    {read_symmetry, "asym or sym, narrow, f32, f16 or bf16", NULL},
+    {read_narrow, "narrow, f32, f16 or bf16", "a signed dtype, int8 or int4, for a narrow range"},
+    {read_scale_dtype, "f32, f16 or bf16", NULL},
+};
+
+#define N_KINDS (sizeof kinds / sizeof kinds[0])
+
+/* Takes the part at *pos and moves *pos to the next one, or to NULL behind the last. */
+static void next_part(struct part *part, const char *text, const char **pos)
+{
+    size_t n = strcspn(*pos, ":");
+    part->at = (size_t)(*pos - text) + 1;
+    size_t kept = n < PART_TEXT ? n : PART_TEXT - 1;
+    memcpy(part->text, *pos, kept);
+    part->text[kept] = '\0';
+    *pos = (*pos)[n] == ':' ? *pos + n + 1 : NULL;
+}
+
+static enum qplan_status fail_part(struct qplan_error *err, const char *scheme_text,
+                                   const struct part *part, const char *problem,
+                                   const char *expected)
+{
+    char shown[QP_QUOTED], shown_part[QP_QUOTED], subject[QP_QUOTED + 8];
+    (void)snprintf(subject, sizeof subject, "scheme %s",
+                   qp_quote(shown, scheme_text, strlen(scheme_text)));
+    return qp_fail(err, QPLAN_ERR_USAGE, subject, "%s %s: expected %s (at character %zu)", problem,
+                   qp_quote(shown_part, part->text, strlen(part->text)), expected, part->at);
+}
+
+/*
+ * Reads a part as the first kind that knows it; *place is the kind that the order allows next. The
+ * dtype alone must be at its place, since everything else starts from its defaults.
+ */
+static enum qplan_status read_part(struct qplan_scheme *scheme, const struct part *part,
+                                   size_t *place, const char *text, struct qplan_error *err)
+{
+    const char *expected = *place < N_KINDS ? kinds[*place].expected : "the end";
+    size_t n_tried = *place == 0 ? 1 : N_KINDS;
+    for (size_t i = 0; i < n_tried; i++) {
+        struct qplan_scheme changed = *scheme;
+        enum match match = kinds[i].read(&changed, part->text);
+        if (match == MATCH_NONE)
+            continue;
+        if (i < *place)
+            return fail_part(err, text, part, "part out of place", expected);
+        if (match == MATCH_BAD)
+            return fail_part(err, text, part, "bad part", kinds[i].wanted);
+        *scheme = changed;
+        *place = i + 1;
+        return QPLAN_OK;
+    }
+    return fail_part(err, text, part, *place ? "unknown part" : "unknown dtype", expected);
+}
+
+enum qplan_status qplan_scheme_parse(struct qplan_scheme *out, const char *text,
+                                     struct qplan_error *err)
+{
+    struct qplan_scheme scheme = {0};
+    size_t place = 0;
+    for (const char *pos = text; pos;) {
+        struct part part;
+        next_part(&part, text, &pos);
+        QP_TRY(read_part(&scheme, &part, &place, text, err));
+    }
+    *out = scheme;
+    return QPLAN_OK;
+}
+
+/* ---- Writing and comparing --------------------------------------------------------------------
+ */
+
+#define GRANULARITY_TEXT 48
+
+static void format_granularity(const struct qplan_scheme *scheme, char out[GRANULARITY_TEXT])
+{
+    switch (scheme->granularity) {
+    case QPLAN_PER_TENSOR:
+        (void)snprintf(out, GRANULARITY_TEXT, "t");
+        break;
+    case QPLAN_PER_CHANNEL:
+        (void)snprintf(out, GRANULARITY_TEXT, "c%" PRId32, scheme->axis);
+        break;
+    case QPLAN_PER_GROUP:
+        (void)snprintf(out, GRANULARITY_TEXT, "g%" PRIu64, scheme->group);
+        break;
+    case QPLAN_PER_BLOCK:
+        (void)snprintf(out, GRANULARITY_TEXT, "b%" PRIu64 "x%" PRIu64, scheme->block_rows,
+                       scheme->block_cols);
+        break;
+    }
+}
+
+/* ":asym" or ":sym" where the dtype alone would say the opposite. */
+static const char *symmetry_text(const struct qplan_scheme *scheme)
+{
+    if (scheme->asymmetric != qplan_dtype_is_signed(scheme->dtype))
+        return "";
+    return scheme->asymmetric ? ":asym" : ":sym";
+}
+
+size_t qplan_scheme_format(const struct qplan_scheme *scheme, char out[QPLAN_SCHEME_TEXT])
+{
+    bool default_scale = scheme->scale_dtype == QPLAN_F32;
+    char granularity[GRANULARITY_TEXT];
+    format_granularity(scheme, granularity);
+    return (size_t)snprintf(out, QPLAN_SCHEME_TEXT, "%s:%s%s%s%s%s",
+                            qplan_dtype_name(scheme->dtype), granularity, symmetry_text(scheme),
+                            scheme->narrow ? ":narrow" : "", default_scale ? "" : ":",
+                            default_scale ? "" : qplan_dtype_name(scheme->scale_dtype));
+}
+
+static bool granularity_equal(const struct qplan_scheme *a, const struct qplan_scheme *b)
+{
+    if (a->granularity != b->granularity)
+        return false;
+    switch (a->granularity) {
+    case QPLAN_PER_TENSOR:
+        return true;
+    case QPLAN_PER_CHANNEL:
+        return a->axis == b->axis;
+    case QPLAN_PER_GROUP:
+        return a->group == b->group;
+    case QPLAN_PER_BLOCK:
+        return a->block_rows == b->block_rows && a->block_cols == b->block_cols;
+    }
+    return false;
+}
+
+bool qp_scheme_equal(const struct qplan_scheme *a, const struct qplan_scheme *b)
+{
+    return a->dtype == b->dtype && granularity_equal(a, b) && a->asymmetric == b->asymmetric &&
+           a->narrow == b->narrow && a->scale_dtype == b->scale_dtype;
+}
+
+void qp_scheme_range(const struct qplan_scheme *scheme, int32_t *q_min, int32_t *q_max)
+{
+    (void)qplan_dtype_range(scheme->dtype, q_min, q_max);
+    if (scheme->narrow)
+        *q_min = -*q_max;
+}
+
+bool qp_scheme_resolve(const struct qplan_scheme *scheme, unsigned rank,
+                       struct qplan_scheme *resolved)
+{
+    int32_t n_axes = (int32_t)rank;
+    *resolved = *scheme;
+    switch (scheme->granularity) {
+    case QPLAN_PER_TENSOR:
+        return true;
+    case QPLAN_PER_CHANNEL:
+        if (scheme->axis < 0)
+            resolved->axis = scheme->axis + n_axes;
+        return resolved->axis >= 0 && resolved->axis < n_axes;
+    case QPLAN_PER_GROUP:
+        return n_axes >= 1;
+    case QPLAN_PER_BLOCK:
+        return n_axes >= 2;
+    }
+    return false;
+}

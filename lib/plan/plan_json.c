@@ -1,0 +1,136 @@
+/*
+ * plan_json.c - the plan as a document, writing side (qplan-plan/1). Reading is plan_read.c.
+ */
+#include "plan.h"
+#include "words.h"
+
+#include "lib/base/json.h"
+
+#include <string.h>
+
+static const char *bare_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void put_shape(struct qp_writer *w, const uint64_t *shape, unsigned rank)
+{
+    qp_json_key(w, "shape");
+    qp_json_open(w, '[');
+    for (unsigned i = 0; i < rank; i++)
+        qp_json_put_u64(w, shape[i]);
+    qp_json_close(w, ']');
+}
+
+static void put_head(struct qp_writer *w, const struct qplan_entry *entry)
+{
+    qp_json_key(w, "name");
+    qp_json_put_string(w, entry->name, entry->name_len);
+    qp_json_key(w, "file");
+    qp_json_put_u64(w, 0);
+    qp_json_key(w, "dtype");
+    qp_json_put_str(w, qplan_storage_name((enum qplan_storage)entry->storage));
+    put_shape(w, entry->shape, entry->rank);
+}
+
+static void put_output(struct qp_writer *w, const struct qplan_entry *entry)
+{
+    qp_json_open(w, '{');
+    put_head(w, entry);
+    qp_json_key(w, "begin");
+    qp_json_put_u64(w, entry->begin);
+    qp_json_key(w, "end");
+    qp_json_put_u64(w, entry->end);
+    qp_json_close(w, '}');
+}
+
+static void put_tensor(struct qp_writer *w, const struct qp_plan_tensor *t)
+{
+    char scheme[QPLAN_SCHEME_TEXT];
+    if (t->quantize)
+        qplan_scheme_format(&t->scheme, scheme);
+    qp_json_open(w, '{');
+    put_head(w, t->source);
+    qp_json_key(w, "action");
+    qp_json_put_str(w, t->quantize ? "quantize" : "keep");
+    qp_json_key(w, "scheme");
+    qp_json_put_str(w, t->quantize ? scheme : NULL);
+    qp_json_key(w, "calibrate");
+    qp_json_put_str(w, t->quantize ? t->calibrate : NULL);
+    qp_json_key(w, "rule");
+    qp_json_put_str(w, t->rule);
+    qp_json_key(w, "reason");
+    qp_json_put_str(w, t->reason);
+    qp_json_key(w, "outputs");
+    qp_json_open(w, '[');
+    for (unsigned i = 0; i < t->n_outputs; i++)
+        put_output(w, &t->outputs[i]);
+    qp_json_close(w, ']');
+    qp_json_close(w, '}');
+}
+
+static void put_source(struct qp_writer *w, const struct qp_file *file)
+{
+    qp_json_key(w, "source");
+    qp_json_open(w, '[');
+    qp_json_open(w, '{');
+    qp_json_key(w, "file");
+    qp_json_put_str(w, bare_name(file->path));
+    qp_json_key(w, "bytes");
+    qp_json_put_u64(w, file->size);
+    qp_json_close(w, '}');
+    qp_json_close(w, ']');
+}
+
+static void put_files(struct qp_writer *w, const struct qplan_plan *plan)
+{
+    qp_json_key(w, "output");
+    qp_json_open(w, '{');
+    qp_json_key(w, "files");
+    qp_json_open(w, '[');
+    qp_json_open(w, '{');
+    qp_json_key(w, "file");
+    qp_json_put_str(w, plan->output_name);
+    qp_json_key(w, "bytes");
+    qp_json_put_u64(w, qplan_plan_output_bytes(plan));
+    qp_json_key(w, "header_bytes");
+    qp_json_put_u64(w, plan->header_bytes);
+    qp_json_close(w, '}');
+    qp_json_close(w, ']');
+    qp_json_key(w, "bytes");
+    qp_json_put_u64(w, qplan_plan_output_bytes(plan));
+    qp_json_close(w, '}');
+}
+
+enum qplan_status qplan_plan_write_json(const struct qplan_plan *plan, qplan_write_fn write,
+                                        void *ctx, struct qplan_error *err)
+{
+    struct qp_writer w;
+    qp_writer_stream(&w, write, ctx);
+    qp_json_open(&w, '{');
+    qp_json_key(&w, "schema");
+    qp_json_put_str(&w, QP_PLAN_SCHEMA);
+    qp_json_key(&w, "numerics");
+    qp_json_put_u64(&w, QPLAN_NUMERICS);
+    qp_json_key(&w, "format");
+    qp_json_put_str(&w, "qplan");
+    qp_json_key(&w, "nonfinite");
+    qp_json_put_str(&w, qp_nonfinite_words[plan->nonfinite]);
+    qp_json_key(&w, "indivisible");
+    qp_json_put_str(&w, qp_indivisible_words[plan->indivisible]);
+    qp_json_key(&w, "zero_point");
+    qp_json_put_str(&w, qp_zero_point_words[plan->zero_point]);
+    put_source(&w, &plan->checkpoint->st.file);
+    put_files(&w, plan);
+    qp_json_key(&w, "tensors");
+    qp_json_open(&w, '[');
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        put_tensor(&w, &plan->tensors[i]);
+    qp_json_close(&w, ']');
+    qp_json_close(&w, '}');
+    qp_puts(&w, "\n");
+    enum qplan_status status = qp_writer_finish(&w, "plan", err);
+    qp_writer_free(&w);
+    return status;
+}

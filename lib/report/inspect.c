@@ -1,0 +1,36 @@
+/*
+ * inspect.c - looking at a checkpoint, alone or against its source; verify is this with .prove.
+ */
+#include "lib/device/device.h"
+#include "report.h"
+
+enum qplan_status qplan_inspect(struct qplan_report **report,
+                                const struct qplan_checkpoint *checkpoint,
+                                const struct qplan_inspect_options *options,
+                                const struct qplan_run *run, struct qplan_error *err)
+{
+    static const struct qplan_inspect_options defaults;
+    const struct qplan_inspect_options *o = options ? options : &defaults;
+    struct qp_report_request request = {
+        .command = o->prove ? "verify" : "inspect",
+        .path = qplan_checkpoint_path(checkpoint),
+        .file = checkpoint,
+        .source = o->against,
+        .prove = o->prove,
+        .strict_params = !o->prove,
+        .include = o->include,
+        .n_include = o->n_include,
+    };
+    *report = NULL;
+    if (o->prove && !o->against)
+        return qp_fail(err, QPLAN_ERR_USAGE, checkpoint->st.file.shown, "a proof needs the source");
+    if (o->against && o->against->is_native)
+        return qp_fail(err, QPLAN_ERR_INVALID, o->against->st.file.shown,
+                       "the source is itself quantized: expected the plain checkpoint");
+    if (run && !o->against) { /* nothing to do there, but one that was named must be usable */
+        const struct qp_device_need nothing = {.n_rows = 0};
+        QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
+    }
+    QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
+    return qp_report_judge(report, &request, o->gates, o->n_gates, run, err);
+}

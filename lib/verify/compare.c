@@ -1,0 +1,293 @@
+/*
+ * compare.c - one unit of a file against its source. On the CPU a quantized unit is decoded block
+ * by block, and each block is judged and summed while it is in the cache.
+ */
+#include "compare.h"
+
+#include "lib/job/decode.h"
+
+#include "lib/base/check.h"
+#include "lib/model/dtype.h"
+#include "lib/store/transfer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Kept tensors ------------------------------------------------------------------------------
+ */
+
+static enum qplan_status compare_bytes(const struct qp_compare *c,
+                                       const struct qp_compare_unit *unit,
+                                       const struct qp_compare_buffers *b, struct qp_finding *found,
+                                       struct qplan_error *err)
+{
+    const struct qp_pair *pair = unit->pair;
+    size_t n = (size_t)unit->n;
+    unsigned char *x = b->source, *y = x + n;
+    QP_TRY(qp_file_read(&c->source->file,
+                        c->source->header_bytes + pair->source->begin + unit->elem, x, n, err));
+    QP_TRY(qp_file_read(&c->file->file,
+                        c->file->header_bytes + pair->file.entry->begin + unit->elem, y, n, err));
+    if (memcmp(x, y, n) == 0)
+        return QPLAN_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] != y[i] && found->part.offences++ == 0) {
+            found->part.first = unit->elem + i;
+            found->part.x = x[i];
+            found->part.y = y[i];
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* ---- Quantized tensors -------------------------------------------------------------------------
+ */
+
+struct task {
+    const struct qp_compare_unit *unit;
+    const struct qp_compare_buffers *b;
+    void *source; /* elements of the unit */
+    const struct qp_source_kernels *kernels;
+    struct qp_decoder decoder;
+    struct qp_code_rule rule;
+    unsigned bits; /* of a code */
+    bool can_clip;
+    double largest; /* error so far: only where a larger one is matters */
+    struct qp_finding *found;
+};
+
+/* What sums want of a block, with room for what the window has not in the order of its runs. */
+struct block_runs {
+    struct qp_sums_wish wish;
+    double bound[QP_BLOCK / 16];
+    double scale[QP_BLOCK / 16]; /* in working precision */
+};
+
+static double value_at(enum qplan_dtype dtype, const void *values, size_t i)
+{
+    double x;
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    f64->load(dtype, 1, (const char *)values + i * qp_float_bytes(dtype), &x);
+    return x;
+}
+
+/* The bound of an element of a tile, found by its coordinates. */
+static double bound_at(const struct task *task, const struct qp_decoded *part, size_t i)
+{
+    const struct qp_tile *tile = &part->tile;
+    size_t row = i / tile->cols, col = i % tile->cols;
+    size_t set =
+        row / tile->band_rows * qp_tile_cols(tile) + (tile->col_skip + col) / tile->col_width;
+    return task->b->bound[part->set + set];
+}
+
+/* What a check found, and where; returns whether its first offence is the first of the unit. */
+static bool add_check(struct task *task, const struct qp_check *check, size_t *first)
+{
+    struct qp_measure *part = &task->found->part;
+    uint64_t offences = check->offences;
+    *first = check->first_offence;
+    if (!task->can_clip && check->clipped) { /* then a clipped value is an offence too */
+        if (offences == 0 || check->first_clipped < *first)
+            *first = check->first_clipped;
+        offences += check->clipped;
+    }
+    const bool is_first = part->offences == 0 && offences > 0;
+    part->offences += offences;
+    part->clipped += check->clipped;
+    part->nonfinite += check->nonfinite;
+    part->max_clip = check->max_clip > part->max_clip ? check->max_clip : part->max_clip;
+    return is_first;
+}
+
+/* The first offence of the unit: the at-th of its elements. */
+static void set_first(struct task *task, size_t at, double y, double bound)
+{
+    struct qp_measure *part = &task->found->part;
+    part->first = task->unit->elem + at;
+    part->x = value_at(task->kernels->dtype, task->source, at);
+    part->y = y;
+    part->bound = bound;
+}
+
+static void check_part(struct task *task, const struct qp_decoded *part)
+{
+    const struct qp_source_kernels *k = task->kernels;
+    const struct qp_param_window *window = &task->decoder.window;
+    struct qp_check check;
+    k->check(&part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y,
+             &task->rule, (const char *)window->scale + part->set * k->work_bytes,
+             window->zero + part->set, task->b->bound + part->set, &check);
+    size_t first;
+    if (add_check(task, &check, &first))
+        set_first(task, (size_t)part->at + first, value_at(k->work->work, part->y, first),
+                  bound_at(task, part, first));
+}
+
+/* Where sets lie behind each other in the window but not in the block: run by run. */
+static void gather_runs(const struct qp_tile *tile, size_t work_bytes, struct block_runs *runs)
+{
+    const size_t n_cols = qp_tile_cols(tile);
+    for (size_t i = 0; i < tile->rows * n_cols; i++) {
+        const size_t set = i / n_cols / tile->band_rows * n_cols + i % n_cols;
+        runs->bound[i] = runs->wish.bound[set];
+        memcpy((char *)runs->scale + i * work_bytes,
+               (const char *)runs->wish.step + set * work_bytes, work_bytes);
+    }
+    runs->wish.bound = runs->bound;
+    runs->wish.step = runs->scale;
+}
+
+/* The runs of a tile; false where they do not go with the lanes of the sums. */
+static bool tile_runs(const struct qp_tile *tile, struct qp_sums_wish *wish)
+{
+    if (tile->rows == 1 && tile->col_skip + tile->cols <= tile->col_width) {
+        wish->width = QP_BLOCK;
+        return tile->cols % 16 == 0;
+    }
+    wish->width = tile->rows == 1 || tile->col_width < tile->cols ? tile->col_width : tile->cols;
+    wish->skip = tile->col_skip;
+    return tile->cols % 16 == 0 && wish->width % 16 == 0 && wish->skip % 16 == 0 &&
+           (tile->rows == 1 || tile->cols % wish->width == 0);
+}
+
+/*
+ * Bounds for the sums of a block that is one part: then these find out on their way whether any
+ * element needs to be judged. A code is an integer, so a scale is the step from 0 to the next
+ * value.
+ */
+static void bound_block(const struct task *task, const struct qp_decoded *part,
+                        struct block_runs *runs)
+{
+    const struct qp_tile *tile = &part->tile;
+    const size_t work_bytes = task->kernels->work_bytes;
+    struct qp_sums_wish wish = runs->wish;
+    if (part->at % QP_BLOCK || !part->ends_block || !tile_runs(tile, &wish))
+        return;
+    wish.bound = task->b->bound + part->set;
+    wish.step = (const char *)task->decoder.window.scale + part->set * work_bytes;
+    runs->wish = wish;
+    if (tile->rows > 1 && tile->band_rows > 1)
+        gather_runs(tile, work_bytes, runs);
+}
+
+/* The block that has just been decoded to its end; whether all of it is surely within bounds. */
+static bool add_block(struct task *task, const struct qp_sums_wish *wish)
+{
+    const struct qp_source_kernels *k = task->kernels;
+    const uint64_t end = task->decoder.at, at = (end - 1) / QP_BLOCK * QP_BLOCK;
+    struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
+    k->sums((const char *)task->source + at * k->elem_bytes, task->b->block, (size_t)(end - at),
+            wish, sums);
+    task->largest = sums->max_abs;
+    return sums->within;
+}
+
+static void measure_part(struct task *task, const struct qp_decoded *part)
+{
+    const struct qp_source_kernels *k = task->kernels;
+    struct block_runs runs;
+    runs.wish = (struct qp_sums_wish){.floor = task->largest};
+    if (part->new_sets)
+        k->work->bounds(part->new_sets, task->decoder.window.scale, task->bits, task->b->bound);
+    bound_block(task, part, &runs);
+    if (!runs.wish.width)
+        check_part(task, part);
+    if (part->ends_block && !add_block(task, &runs.wish) && runs.wish.width)
+        check_part(task, part);
+}
+
+static enum qplan_status read_source(const struct qp_compare *c, struct task *task,
+                                     struct qplan_error *err)
+{
+    const struct qp_compare_unit *unit = task->unit;
+    const size_t size = task->kernels->elem_bytes;
+    const uint64_t off = c->source->header_bytes + unit->pair->source->begin + unit->elem * size;
+    task->source = qp_io_room(task->b->source, off, off);
+    return qp_file_read(&c->source->file, off, task->source, (size_t)unit->n * size, err);
+}
+
+static enum qplan_status compare_codes(const struct qp_compare *c, struct task *task,
+                                       struct qplan_error *err)
+{
+    struct qp_decoded part;
+    bool found;
+    QP_TRY(read_source(c, task, err));
+    QP_TRY(qp_decode_begin(&task->decoder, c->isa, err));
+    QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
+    while (found) {
+        measure_part(task, &part);
+        QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
+    }
+    task->found->part.bad_pads = task->decoder.bad_pads;
+    return QPLAN_OK;
+}
+
+/* The blocks of a part that a device has measured. */
+static void add_found(struct task *task, const struct qp_flat_walk *walk)
+{
+    for (uint64_t i = 0; i < walk->work.n; i += QP_BLOCK) {
+        const struct qp_flat_found found =
+            qp_flat_found_at(&walk->work, walk->b->found, (size_t)(i / QP_BLOCK));
+        size_t first;
+        double bound;
+        task->b->sums[task->found->n_blocks++] = found.sums;
+        task->found->part.bad_pads += found.bad_pads;
+        if (add_check(task, &found.check, &first)) {
+            const double y = qp_flat_value_at(walk, i + first, &bound);
+            set_first(task, (size_t)(walk->at + i) + first, y, bound);
+        }
+    }
+}
+
+static enum qplan_status compare_on_device(const struct qp_compare *c, struct task *task,
+                                           struct qplan_error *err)
+{
+    struct qp_flat_walk walk = {.device = c->device,
+                                .b = &task->b->flat,
+                                .st = c->file,
+                                .tensor = task->decoder.tensor,
+                                .elem = task->unit->elem,
+                                .n = task->unit->n};
+    bool found;
+    qp_flat_begin(&walk, task->kernels->dtype);
+    QP_TRY(read_source(c, task, err));
+    const char *source = task->source;
+    QP_TRY(qp_flat_next(&walk, &found, err));
+    while (found) {
+        QP_TRY(qp_flat_measure(&walk, source + walk.at * task->kernels->elem_bytes, err));
+        add_found(task, &walk);
+        QP_TRY(qp_flat_next(&walk, &found, err));
+    }
+    return QPLAN_OK;
+}
+
+static void prepare(const struct qp_compare *c, struct task *task)
+{
+    const struct qp_native_tensor *tensor = task->unit->pair->file.native;
+    task->kernels = qp_source_kernels(qp_storage_row(tensor->source)->dtype, c->isa);
+    task->rule = qp_code_rule(&tensor->scheme);
+    task->bits = qplan_dtype_bits(tensor->scheme.dtype);
+    task->can_clip = qp_calibrator_can_clip(tensor->calibrate);
+    task->decoder = (struct qp_decoder){.st = c->file,
+                                        .tensor = tensor,
+                                        .work = task->kernels->work,
+                                        .elem = task->unit->elem,
+                                        .n = task->unit->n,
+                                        .codes = task->b->codes,
+                                        .y = task->b->block,
+                                        .window = task->b->window,
+                                        .window_sets = c->window_sets};
+}
+
+enum qplan_status qp_compare_do(const struct qp_compare *c, const struct qp_compare_unit *unit,
+                                const struct qp_compare_buffers *b, struct qp_finding *found,
+                                struct qplan_error *err)
+{
+    *found = (struct qp_finding){.part.max_abs = -1};
+    if (!unit->pair->file.native)
+        return compare_bytes(c, unit, b, found, err);
+    struct task task = {.unit = unit, .b = b, .largest = unit->largest, .found = found};
+    prepare(c, &task);
+    return c->device ? compare_on_device(c, &task, err) : compare_codes(c, &task, err);
+}

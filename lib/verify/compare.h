@@ -1,0 +1,48 @@
+/*
+ * compare.h - one unit of a file against its source: the errors of quantized elements, the bytes of
+ * kept ones. Units are independent of each other; measure.c adds up what they found.
+ */
+#ifndef QP_COMPARE_H
+#define QP_COMPARE_H
+
+#include "lib/calibrate/calibrate.h"
+#include "lib/job/decode_device.h"
+#include "measure.h"
+
+/* What all units share. */
+struct qp_compare {
+    const struct qp_st *file, *source;
+    struct qplan_device *device; /* NULL = the CPU */
+    enum qplan_isa isa;
+    size_t window_sets; /* room of the window */
+};
+
+/* What a worker does at a time: elements of a quantized tensor, bytes of a kept one. */
+struct qp_compare_unit {
+    uint64_t number;
+    struct qp_pair *pair;
+    uint64_t elem, n;
+    double largest; /* error of the pair that is known already */
+};
+
+struct qp_compare_buffers {
+    void *source; /* room for elements of the source, or bytes of a kept tensor in both files */
+    void *block;  /* decoded values in working precision */
+    uint8_t *codes;
+    struct qp_param_window window;
+    double *bound;
+    struct qp_sums *sums;
+    struct qp_flat_buffers flat; /* in the place of all but source and sums, on a device */
+};
+
+/* What a unit found; .sums of the buffers belongs to it. */
+struct qp_finding {
+    struct qp_measure part; /* counts and the first offender */
+    size_t n_blocks;
+};
+
+enum qplan_status qp_compare_do(const struct qp_compare *c, const struct qp_compare_unit *unit,
+                                const struct qp_compare_buffers *b, struct qp_finding *found,
+                                struct qplan_error *err);
+
+#endif

@@ -1,0 +1,281 @@
+/*
+ * measure.c - comparing a file with its source, in flat order.
+ *
+ * A unit is a fixed number of elements, a multiple of QP_BLOCK. Workers compute units in any order;
+ * their results wait in a ring and are taken in ascending order: so the sums, and which offender is
+ * the first, are the same for any number of workers and any tile size, and no worker waits for a
+ * slower one unless the ring is full.
+ */
+#include "compare.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/check.h"
+#include "lib/job/decode.h"
+#include "lib/job/job.h"
+#include "lib/model/dtype.h"
+
+#include <string.h>
+
+/* Results that may wait for that of a unit before them. */
+#define RING 32
+
+struct engine {
+    struct qp_job job; /* first: a step gets the job and means the engine */
+    struct qp_pair *pairs;
+    struct qp_compare compare;
+    struct qp_flat flat;
+    struct slot *ring; /* the result of unit u is in slot u % RING */
+    uint64_t turn;     /* the unit whose result is taken next */
+};
+
+struct slot {
+    bool taken;
+    struct qp_compare_unit unit;
+    struct qp_finding found;
+    struct qp_sums *sums;
+};
+
+/* ---- Memory ------------------------------------------------------------------------------------
+ */
+
+/* Elements of a unit: 8 bytes each at the most, and on the CPU no more than its cache keeps. */
+#define UNIT_MOST ((size_t)32 * QP_BLOCK)
+
+static size_t device_elems(size_t tile_bytes)
+{
+    const size_t n = tile_bytes / sizeof(double);
+    return n - n % QP_BLOCK;
+}
+
+static size_t cpu_elems(size_t tile_bytes)
+{
+    return tile_bytes / sizeof(double) < UNIT_MOST ? device_elems(tile_bytes) : UNIT_MOST;
+}
+
+static size_t unit_elems(const struct engine *e, size_t tile_bytes)
+{
+    return e->compare.device ? device_elems(tile_bytes) : cpu_elems(tile_bytes);
+}
+
+/* Bytes of a kept tensor: as many again come from the other file. */
+static size_t kept_bytes(size_t tile_bytes)
+{
+    return tile_bytes / 4;
+}
+
+static size_t window_sets(size_t tile_bytes)
+{
+    return tile_bytes / 64;
+}
+
+_Static_assert(sizeof(struct qp_compare_buffers) <= sizeof(union qp_any_buffers),
+               "the buffers fit");
+
+static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+{
+    struct qp_compare_buffers *b = buffers;
+    size_t n = cpu_elems(tile_bytes), n_sets = window_sets(tile_bytes);
+    b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    b->block = qp_take(carve, QP_BLOCK * sizeof(double));
+    b->codes = qp_take(carve, QP_DECODE_ROOM(n));
+    b->window.scale = qp_take(carve, n_sets * sizeof(double));
+    b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
+    b->window.stored = qp_take(carve, n_sets * sizeof(float));
+    b->bound = qp_take(carve, n_sets * sizeof(double));
+    b->sums = qp_take(carve, n / QP_BLOCK * sizeof *b->sums);
+}
+
+static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+{
+    struct qp_compare_buffers *b = buffers;
+    b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    b->sums = qp_take(carve, device_elems(tile_bytes) / QP_BLOCK * sizeof *b->sums);
+    qp_flat_carve(carve, tile_bytes, &b->flat);
+}
+
+static void attach_lane(void *buffers, struct qp_lane *lane)
+{
+    ((struct qp_compare_buffers *)buffers)->flat.lane = lane;
+}
+
+static void carve_ring(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job)
+{
+    struct engine *e = (struct engine *)job;
+    const size_t n_blocks = unit_elems(e, tile_bytes) / QP_BLOCK;
+    struct slot *ring = qp_take(carve, RING * sizeof *ring);
+    struct qp_sums *sums = qp_take(carve, RING * n_blocks * sizeof *sums);
+    for (size_t i = 0; ring && i < RING; i++)
+        ring[i] = (struct slot){.sums = sums + i * n_blocks};
+    e->ring = ring;
+    e->compare.window_sets = window_sets(tile_bytes);
+}
+
+/* In what the units of a pair count: elements, or bytes of a kept tensor. */
+static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
+{
+    const struct engine *e = ctx;
+    const struct qp_pair *pair = &e->pairs[i];
+    *unit_length =
+        pair->file.native ? unit_elems(e, e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
+    return pair->file.native ? qp_entry_elements(pair->source)
+                             : pair->source->end - pair->source->begin;
+}
+
+/* ---- Results in order --------------------------------------------------------------------------
+ */
+
+static void add_sums(struct qp_measure *total, const struct qp_sums *sums, uint64_t elem)
+{
+    total->e2 += sums->e2;
+    total->x2 += sums->x2;
+    total->y2 += sums->y2;
+    if (sums->max_abs > total->max_abs) {
+        total->max_abs = sums->max_abs;
+        total->max_at = elem + sums->max_at;
+    }
+}
+
+static void add_finding(const struct qp_compare_unit *unit, const struct qp_finding *found,
+                        const struct qp_sums *sums)
+{
+    struct qp_measure *total = &unit->pair->result;
+    const struct qp_measure *part = &found->part;
+    for (size_t i = 0; i < found->n_blocks; i++)
+        add_sums(total, &sums[i], unit->elem + i * QP_BLOCK);
+    if (total->offences == 0 && part->offences) {
+        total->first = part->first;
+        total->x = part->x;
+        total->y = part->y;
+        total->bound = part->bound;
+    }
+    total->offences += part->offences;
+    total->clipped += part->clipped;
+    total->nonfinite += part->nonfinite;
+    total->bad_pads += part->bad_pads;
+    total->max_clip = part->max_clip > total->max_clip ? part->max_clip : total->max_clip;
+}
+
+/* Takes the results whose turn it is; says whether there were any. */
+static bool take_results(struct engine *e)
+{
+    const uint64_t before = e->turn;
+    struct slot *slot = &e->ring[e->turn % RING];
+    while (slot->taken) {
+        add_finding(&slot->unit, &slot->found, slot->sums);
+        slot->taken = false;
+        slot = &e->ring[++e->turn % RING];
+    }
+    return e->turn != before;
+}
+
+/* Waits while the ring has no room, unless the job stops. */
+static void hand_in(struct engine *e, const struct qp_compare_unit *unit,
+                    const struct qp_finding *found, const struct qp_sums *sums)
+{
+    (void)pthread_mutex_lock(&e->job.lock);
+    while (unit->number - e->turn >= RING && !qp_job_stopping(&e->job))
+        (void)pthread_cond_wait(&e->job.changed, &e->job.lock);
+    if (unit->number - e->turn < RING) {
+        struct slot *slot = &e->ring[unit->number % RING];
+        *slot = (struct slot){true, *unit, *found, slot->sums};
+        memcpy(slot->sums, sums, found->n_blocks * sizeof *sums);
+        if (take_results(e))
+            (void)pthread_cond_broadcast(&e->job.changed);
+    }
+    (void)pthread_mutex_unlock(&e->job.lock);
+}
+
+static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
+{
+    struct engine *e = (struct engine *)job;
+    const struct qp_compare_buffers *b = buffers;
+    struct qp_flat_unit claimed;
+    struct qp_finding found;
+    if (!qp_flat_claim(job, &e->flat, &claimed))
+        return false;
+    struct qp_compare_unit unit = {.number = claimed.number,
+                                   .pair = &e->pairs[claimed.item],
+                                   .elem = claimed.pos,
+                                   .n = claimed.n};
+    (void)pthread_mutex_lock(&job->lock);
+    unit.largest = unit.pair->result.max_abs;
+    (void)pthread_mutex_unlock(&job->lock);
+    if (qp_compare_do(&e->compare, &unit, b, &found, err) != QPLAN_OK) {
+        qp_job_fail(job, unit.number, err);
+        return true;
+    }
+    hand_in(e, &unit, &found, b->sums);
+    uint64_t bits = unit.pair->file.native
+                        ? qplan_storage_bits((enum qplan_storage)unit.pair->source->storage)
+                        : 8;
+    qp_job_advance(job, unit.n * bits / 8);
+    return true;
+}
+
+static uint64_t total_bytes(const struct qp_pair *pairs, size_t n)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += pairs[i].source->end - pairs[i].source->begin;
+    return total;
+}
+
+static void add_needs(struct qp_device_need *need, const struct qp_pair *pairs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct qp_native_tensor *t = pairs[i].file.native;
+        const struct qplan_entry *source = pairs[i].source;
+        if (!t)
+            continue;
+        const struct qp_device_row row = {.kind = QP_KIND_MEASURE,
+                                          .dtype = qp_storage_row(t->source)->dtype,
+                                          .scheme = t->scheme};
+        const struct qplan_entry *codes = t->part[QP_CODES];
+        qp_need_add(need, &row, source->end - source->begin + codes->end - codes->begin,
+                    source->name, source->name_len);
+    }
+}
+
+static enum qplan_status take_device(struct engine *e, size_t n, const struct qplan_run *run,
+                                     struct qplan_error *err)
+{
+    struct qp_device_need need = {.n_rows = 0};
+    if (!run || !qp_device_wanted(run->device))
+        return QPLAN_OK;
+    add_needs(&need, e->pairs, n);
+    QP_TRY(qp_device_take(run->device, &need, run->threads, err));
+    e->compare.device = qp_device_of(run);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_st *file,
+                                   const struct qp_st *source, const struct qplan_run *run,
+                                   struct qplan_error *err)
+{
+    static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_compare_buffers),
+                                             .carve = carve_buffers,
+                                             .carve_shared = carve_ring,
+                                             .step = step};
+    static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct qp_compare_buffers),
+                                                .carve = carve_device_buffers,
+                                                .carve_shared = carve_ring,
+                                                .device_bytes = qp_flat_block_bytes,
+                                                .attach = attach_lane,
+                                                .step = step};
+    struct engine *e = qp_alloc(1, sizeof *e);
+    if (!e)
+        return qp_fail_memory(err, "job", sizeof *e);
+    e->pairs = pairs;
+    e->compare.file = file;
+    e->compare.source = source;
+    e->compare.isa = run ? run->isa : QPLAN_ISA_BEST;
+    e->flat = (struct qp_flat){.ctx = e, .n_items = n, .length = pair_length};
+    for (size_t i = 0; i < n; i++)
+        pairs[i].result = (struct qp_measure){.max_abs = -1};
+    enum qplan_status status = take_device(e, n, run, err);
+    if (status == QPLAN_OK)
+        status = qp_job_run(&e->job, e->compare.device ? &on_device : &on_cpu, run,
+                            total_bytes(pairs, n), err);
+    qp_free(e);
+    return status;
+}

@@ -1,0 +1,58 @@
+/*
+ * measure.h - the one engine that compares a file with its source: measured errors, and the proof
+ * that every element is within its bound. Streams both; every sum has a fixed order.
+ */
+#ifndef QP_MEASURE_H
+#define QP_MEASURE_H
+
+#include "kernels/kernel.h"
+#include "lib/store/checkpoint.h"
+
+/* What the stored parameters alone say of a quantized tensor. */
+struct qp_param_facts {
+    double scale_min, scale_max;
+    double half_step, bound; /* over the sets that do not decode to 0 alone; < 0 = there are none */
+};
+
+/* What the comparison found. */
+struct qp_measure {
+    double e2, x2, y2; /* sums over finite elements */
+    double max_abs;    /* < 0 = no finite element */
+    uint64_t max_at;
+    uint64_t clipped, nonfinite;
+    double max_clip;
+    uint64_t offences;  /* elements outside the proof; kept tensors: differing bytes */
+    uint64_t first;     /* the first of them: element, or byte of a kept tensor */
+    double x, y, bound; /* there: source value, decoded value, what was allowed */
+    uint64_t bad_pads;  /* spare nibbles that are not 0 */
+};
+
+/* A tensor of the file and the source tensor that it must stand for. */
+struct qp_pair {
+    struct qp_logical file;
+    const struct qplan_entry *source;
+    struct qp_measure result;
+};
+
+/* What reading facts of many tensors shares: buffers, and scales that were read ahead. */
+struct qp_facts_reader;
+enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qp_st *st,
+                                struct qplan_error *err);
+void qp_facts_close(struct qp_facts_reader *reader);
+
+/* Reads scales and zero points; INVALID for one that no quantizer writes, if strict. */
+enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
+                                const struct qp_native_tensor *tensor, bool strict,
+                                struct qp_param_facts *facts, struct qplan_error *err);
+
+/* The same for one tensor only. */
+enum qplan_status qp_read_param_facts(const struct qp_st *st, const struct qp_native_tensor *tensor,
+                                      bool strict, struct qp_param_facts *facts,
+                                      struct qplan_error *err);
+
+/* Fills the result of every pair. Types and shapes have been found to agree. */
+enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_st *file,
+                                   const struct qp_st *source, const struct qplan_run *run,
+                                   struct qplan_error *err);
+
+#endif
