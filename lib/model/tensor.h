@@ -1,0 +1,91 @@
+/*
+ * tensor.h - what a tensor of a checkpoint is, without files: a list of parts, each a stored tensor
+ * with a role and a place. A plain tensor has one part; a quantized one has codes and parameters. A
+ * layout says which parts there are (formats/); arithmetic never sees them.
+ */
+#ifndef QP_MODEL_TENSOR_H
+#define QP_MODEL_TENSOR_H
+
+#include "scheme.h"
+
+/* ---- Places -----------------------------------------------------------------------------------
+ */
+
+/*
+ * A place: how the values of a matrix become the bytes of a stored tensor, as data. Layouts make
+ * places; lib/store/place.c is the one module that packs and unpacks by them.
+ *
+ * Values are numbers of `bits` bits. In memory a value of up to 8 bits is one byte; one of 16 or 32
+ * bits is an element of that size. They are put into words of word_bytes, little-endian, from the
+ * lowest bit on. A line is a row of the matrix, or a column of it; the values of a line follow each
+ * other bit by bit and may straddle words; behind its last value a line is filled up with zero bits
+ * to a whole word. The stored tensor has the words of a line behind each other, line by line, or,
+ * where lines are interleaved, the first word of all lines, then the second of all:
+ *
+ *     tensor                     matrix     bits  word  lines    interleaved  else
+ *     native int4                rows,last  4     1     rows     no
+ *     compressed-tensors codes   out,in     4     4     rows     no           half_added
+ *     ... zero points            out,G      4     4     columns  yes          half_added
+ *     GPTQ qweight               out,in     4     4     rows     yes
+ *     GPTQ qzeros                out,G      4     4     columns  no           one_less (v1)
+ *     GPTQ scales                out,G      16    2     columns  no
+ *     AWQ qweight, qzeros        out,in     4     4     columns  no           order
+ *     MLX weight                 out,in     2..8  4     rows     no
+ *     bitsandbytes 4-bit         all in one 4     1     rows     no           order {1, 0}
+ *     ComfyUI block scales       out,in/16  8     1     -        -            swizzled
+ */
+#define QP_MOST_ORDER 8
+
+struct qp_place {
+    uint8_t bits;       /* of a value: 1 to 8, 16 or 32 */
+    uint8_t word_bytes; /* 1, 2 or 4; of values of 16 and 32 bits the value itself */
+    bool columns;       /* a line is a column of the matrix, not a row */
+    bool interleaved;   /* word k of every line, before word k + 1 of any */
+    bool is_signed;     /* values are two's complement: they are read back with their sign */
+    bool half_added;    /* stored with 2^(bits - 1) added: signed values become unsigned codes */
+    bool one_less;      /* stored with 1 subtracted from each value; a word as a whole borrows */
+    bool swizzled;      /* tiles of 128 x 4 bytes, as cuBLAS reads block scales; bits are 8 */
+    uint8_t n_order;    /* > 0: values of a word are not in their order (bits divide the word) */
+    uint8_t order[QP_MOST_ORDER]; /* slot k of a word holds its value order[k] */
+};
+
+/* A matrix that a place stores, and a rectangle of it. */
+struct qp_matrix {
+    uint64_t rows, cols;
+};
+
+struct qp_rect {
+    uint64_t row, n_rows, col, n_cols;
+};
+
+/* ---- Parts ------------------------------------------------------------------------------------
+ */
+
+enum qp_role { QP_PLAIN, QP_CODES, QP_SCALE, QP_ZERO };
+
+struct qp_part {
+    enum qp_role role;
+    const struct qp_place *place;
+    struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */
+    const struct qplan_entry *entry; /* the stored tensor */
+};
+
+/* Parts that a tensor of any layout has at the most. */
+#define QP_MOST_PARTS 4
+
+struct qp_tensor {
+    const char *name;      /* as people know it, NUL-terminated */
+    const uint64_t *shape; /* before quantization */
+    uint32_t name_len;
+    uint8_t rank;
+    uint8_t storage; /* enum qplan_storage before quantization */
+    uint8_t n_parts;
+    const struct qplan_scheme *scheme; /* with its axis resolved; NULL = a plain tensor */
+    const char *calibrate;             /* the method that chose the parameters; NULL = plain */
+    const struct qp_part *parts;
+};
+
+/* The part of this role, or NULL if the tensor has none. */
+const struct qp_part *qp_tensor_part(const struct qp_tensor *tensor, enum qp_role role);
+
+#endif
