@@ -284,6 +284,7 @@ struct qplan_entry {
     const uint64_t *shape;
     uint64_t begin, end; /* bytes in the data section */
     uint32_t name_len;
+    uint16_t file;   /* that it is in: 0 for the first file of a checkpoint */
     uint8_t storage; /* enum qplan_storage */
     uint8_t rank;
 };
@@ -310,6 +311,9 @@ const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint,
 /* ---- Plans --------------------------------------------------------------------------------------
  */
 
+/* The name of the i-th layout that quantized checkpoints can have, or NULL behind the last. */
+const char *qplan_format_name(size_t i);
+
 struct qplan_plan;
 
 enum qplan_indivisible {
@@ -323,6 +327,7 @@ enum qplan_zero_point { QPLAN_ZERO_POINT_ALWAYS, QPLAN_ZERO_POINT_ASYMMETRIC };
 /* What a person asks for. Zero bytes are the defaults, except that scheme must be set. */
 struct qplan_plan_options {
     struct qplan_scheme scheme;
+    const char *format;    /* the layout of the output; NULL = qplan, the native one */
     const char *calibrate; /* "minmax"; NULL = minmax */
     const char *const *include;
     size_t n_include;

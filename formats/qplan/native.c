@@ -1,123 +1,94 @@
 /*
- * native.c - the native layout, writing side: names, types and shapes of the output tensors, and
- * the record that the metadata keeps of each. Reading is native_read.c.
+ * native.c - the row of the native layout, and the parts of a tensor in it: names, types, shapes
+ * and places. Reading is native_read.c.
  */
 #include "native.h"
 
 #include "lib/base/check.h"
 #include "lib/model/dtype.h"
+#include "lib/model/sets.h"
 
 #include <string.h>
 
-static const char *const suffixes[QP_NATIVE_PARTS] = {"", "_scale", "_zero_point"};
+const struct qp_format qp_format_qplan = {
+    .name = "qplan",
+    .is = qp_native_is,
+    .read = qp_native_read,
+    .parts = qp_native_parts,
+};
 
-uint64_t qp_code_extent(const struct qplan_scheme *scheme, uint64_t last_extent)
+/* Codes of up to 8 bits: the lowest bits of a byte first, and each row ends on a byte. */
+static const struct qp_place *place_of_codes(enum qplan_dtype dtype)
 {
-    return qplan_dtype_bits(scheme->dtype) == 4 ? qp_div_up(last_extent, 2) : last_extent;
-}
-
-static enum qplan_storage part_storage(const struct qplan_scheme *scheme, enum qp_native_part part)
-{
-    if (part == QP_SCALE)
-        return qp_dtype_storage(scheme->scale_dtype);
-    if (part == QP_ZERO_POINT)
-        return qplan_dtype_is_signed(scheme->dtype) ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8;
-    return qp_dtype_storage(scheme->dtype);
-}
-
-/* Name and, mostly, shape of the codes are those of the source. */
-static bool make_codes(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                       struct qp_labels *labels, struct qplan_entry *out)
-{
-    const unsigned last = source->rank - 1u;
-    const uint64_t extent = qp_code_extent(scheme, source->shape[last]);
-    *out = (struct qplan_entry){
-        .name = source->name,
-        .name_len = source->name_len,
-        .storage = (uint8_t)part_storage(scheme, QP_CODES),
-        .rank = source->rank,
-        .shape = source->shape,
+    static const struct qp_place places[2][9] = {
+        {[4] = {.bits = 4, .word_bytes = 1}, [8] = {.bits = 8, .word_bytes = 1}},
+        {[4] = {.bits = 4, .word_bytes = 1, .is_signed = true},
+         [8] = {.bits = 8, .word_bytes = 1, .is_signed = true}},
     };
-    if (extent == source->shape[last])
-        return true;
+    return &places[qplan_dtype_is_signed(dtype)][qplan_dtype_bits(dtype)];
+}
+
+static const struct qp_place *place_of_scales(enum qplan_dtype dtype)
+{
+    static const struct qp_place of_16 = {.bits = 16, .word_bytes = 2};
+    static const struct qp_place of_32 = {.bits = 32, .word_bytes = 4};
+    return qplan_dtype_bits(dtype) == 16 ? &of_16 : &of_32;
+}
+
+/* The codes have the name of the tensor and, but for the bytes of its last axis, its shape. */
+static bool make_codes(const struct qp_tensor *t, struct qp_arena *arena, struct qp_part *part,
+                       struct qplan_entry *entry)
+{
+    const unsigned last = t->rank - 1u;
+    const struct qp_place *place = place_of_codes(t->scheme->dtype);
+    uint64_t shape[QPLAN_MAX_RANK], n_elems;
+    (void)qp_shape_elements(t->shape, t->rank, &n_elems); /* known not to overflow */
+    *part = (struct qp_part){QP_CODES, place, {n_elems / t->shape[last], t->shape[last]}, entry};
+    memcpy(shape, t->shape, t->rank * sizeof *shape);
+    shape[last] = qp_place_line_bytes(place, shape[last]);
+    *entry = (struct qplan_entry){
+        .name = t->name,
+        .name_len = t->name_len,
+        .storage = (uint8_t)qp_dtype_storage(t->scheme->dtype),
+        .rank = t->rank,
+        .shape = qp_arena_copy(arena, shape, t->rank, sizeof *shape),
+    };
+    return entry->shape != NULL;
+}
+
+/* A stored tensor beside the codes, with a value for each set in the order of sets. */
+static bool make_sidecar(const struct qp_tensor *t, const char *suffix, struct qp_arena *arena,
+                         struct qplan_entry *entry)
+{
     uint64_t shape[QPLAN_MAX_RANK];
-    memcpy(shape, source->shape, source->rank * sizeof *shape);
-    shape[last] = extent;
-    out->shape = qp_labels_shape(labels, shape, source->rank);
-    return out->shape != NULL;
+    entry->rank = (uint8_t)qp_scale_shape(t->scheme, t->shape, t->rank, shape);
+    entry->shape = qp_arena_copy(arena, shape, entry->rank, sizeof *shape);
+    entry->name = qp_arena_join(arena, t->name, t->name_len, suffix);
+    entry->name_len = t->name_len + (uint32_t)strlen(suffix);
+    return entry->shape && entry->name;
 }
 
-static bool make_sidecar(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                         enum qp_native_part part, struct qp_labels *labels,
-                         struct qplan_entry *out)
+unsigned qp_native_parts(const struct qp_tensor *tensor, const struct qp_format_options *options,
+                         struct qp_arena *arena, struct qp_part *parts, struct qplan_entry *entries)
 {
-    out->name = qp_arena_join(&labels->arena, source->name, source->name_len, suffixes[part]);
-    out->name_len = source->name_len + (uint32_t)strlen(suffixes[part]);
-    out->storage = (uint8_t)part_storage(scheme, part);
-    return out->name != NULL;
-}
-
-unsigned qp_native_count(const struct qplan_scheme *scheme, enum qplan_zero_point zero_point)
-{
-    const bool has_zero_point = zero_point == QPLAN_ZERO_POINT_ALWAYS || scheme->asymmetric;
-    return has_zero_point ? QP_NATIVE_PARTS : QP_ZERO_POINT;
-}
-
-unsigned qp_native_outputs(const struct qplan_entry *source, const struct qplan_scheme *scheme,
-                           enum qplan_zero_point zero_point, struct qp_labels *labels,
-                           struct qplan_entry out[QP_NATIVE_PARTS])
-{
-    uint64_t extents[QPLAN_MAX_RANK];
-    unsigned rank = qp_scale_shape(scheme, source->shape, source->rank, extents);
-    const unsigned n = qp_native_count(scheme, zero_point);
-    const uint64_t *shape = qp_labels_shape(labels, extents, rank); /* of both sidecars */
-    if (!shape || !make_codes(source, scheme, labels, &out[QP_CODES]))
+    static const struct qp_place signed_zeros = {.bits = 8, .word_bytes = 1, .is_signed = true};
+    static const struct qp_place unsigned_zeros = {.bits = 8, .word_bytes = 1};
+    const struct qplan_scheme *scheme = tensor->scheme;
+    const bool is_signed = qplan_dtype_is_signed(scheme->dtype);
+    struct qp_sets sets;
+    qp_sets_make(&sets, scheme, tensor->shape, tensor->rank);
+    const struct qp_matrix of_sets = {1, sets.n_sets};
+    if (!make_codes(tensor, arena, &parts[0], &entries[0]))
         return 0;
-    for (unsigned part = QP_SCALE; part < n; part++) {
-        out[part] = (struct qplan_entry){.rank = (uint8_t)rank, .shape = shape};
-        if (!make_sidecar(source, scheme, (enum qp_native_part)part, labels, &out[part]))
-            return 0;
-    }
-    return n;
-}
-
-void qp_native_put_name(struct qp_writer *w, const struct qplan_entry *source,
-                        enum qp_native_part part)
-{
-    qp_put(w, source->name, source->name_len);
-    qp_puts(w, suffixes[part]);
-}
-
-size_t qp_native_name_bytes(const struct qplan_entry *source, enum qp_native_part part)
-{
-    return source->name_len + strlen(suffixes[part]);
-}
-
-bool qp_native_is_sidecar_name(const char *name, size_t n)
-{
-    for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
-        const size_t n_suffix = strlen(suffixes[part]);
-        if (n >= n_suffix && memcmp(name + n - n_suffix, suffixes[part], n_suffix) == 0)
-            return true;
-    }
-    return false;
-}
-
-bool qp_native_owns_key(const char *key)
-{
-    return strncmp(key, "qplan.", 6) == 0;
-}
-
-void qp_native_put_record(struct qp_writer *w, const struct qplan_entry *source, const char *scheme,
-                          const char *calibrate)
-{
-    qp_puts(w, scheme);
-    qp_put(w, " ", 1);
-    qp_puts(w, calibrate);
-    qp_put(w, " ", 1);
-    qp_puts(w, qplan_storage_name((enum qplan_storage)source->storage));
-    for (unsigned i = 0; i < source->rank; i++) {
-        qp_put(w, i ? "x" : " ", 1);
-        qp_put_u64(w, source->shape[i]);
-    }
+    parts[1] =
+        (struct qp_part){QP_SCALE, place_of_scales(scheme->scale_dtype), of_sets, &entries[1]};
+    entries[1] = (struct qplan_entry){.storage = (uint8_t)qp_dtype_storage(scheme->scale_dtype)};
+    if (!make_sidecar(tensor, "_scale", arena, &entries[1]))
+        return 0;
+    if (options->zero_point != QPLAN_ZERO_POINT_ALWAYS && !scheme->asymmetric)
+        return 2;
+    parts[2] = (struct qp_part){QP_ZERO, is_signed ? &signed_zeros : &unsigned_zeros, of_sets,
+                                &entries[2]};
+    entries[2] = (struct qplan_entry){.storage = is_signed ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8};
+    return make_sidecar(tensor, "_zero_point", arena, &entries[2]) ? 3 : 0;
 }

@@ -257,7 +257,7 @@ static enum qplan_status read_tensor(struct parser *p, const struct qp_json_toke
     const struct fields *f = &p->fields;
     p->entry.storage = (uint8_t)f->storage;
     p->entry.rank = (uint8_t)f->rank;
-    p->entry.shape = qp_labels_shape(&st->labels, f->shape, f->rank);
+    p->entry.shape = qp_arena_copy(&st->shapes, f->shape, f->rank, sizeof *f->shape);
     p->entry.begin = f->range[0];
     p->entry.end = f->range[1];
     if (!p->entry.shape)

@@ -48,31 +48,6 @@ bool qp_same_shape(const uint64_t *a, unsigned rank_a, const uint64_t *b, unsign
     return a == b || rank_a == 0 || memcmp(a, b, rank_a * sizeof *a) == 0;
 }
 
-const uint64_t *qp_labels_shape(struct qp_labels *labels, const uint64_t *shape, unsigned rank)
-{
-    if (labels->shape && qp_same_shape(shape, rank, labels->shape, labels->rank))
-        return labels->shape;
-    uint64_t *copy = qp_arena_alloc(&labels->arena, rank, sizeof *copy);
-    if (copy) {
-        memcpy(copy, shape, rank * sizeof *copy);
-        labels->shape = copy;
-        labels->rank = rank;
-    }
-    return copy;
-}
-
-void qp_labels_clear(struct qp_labels *labels)
-{
-    qp_arena_clear(&labels->arena);
-    labels->shape = NULL;
-}
-
-void qp_labels_free(struct qp_labels *labels)
-{
-    qp_arena_free(&labels->arena);
-    labels->shape = NULL;
-}
-
 bool qp_shape_elements(const uint64_t *shape, unsigned rank, uint64_t *out)
 {
     uint64_t product;

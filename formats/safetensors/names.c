@@ -19,8 +19,7 @@ struct item {
 
 int qp_st_compare(struct qp_st_name a, struct qp_st_name b)
 {
-    int order = memcmp(a.text, b.text, a.n < b.n ? a.n : b.n);
-    return order ? order : (a.n > b.n) - (a.n < b.n);
+    return qp_compare_text(a.text, a.n, b.text, b.n);
 }
 
 static int compare_items(const void *a, const void *b)

@@ -141,59 +141,53 @@ static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
     qp_json_close(w, '}');
 }
 
-static void put_json(struct qp_writer *w, const struct qp_st_header *header)
+static void put_json(struct qp_writer *w, const struct qplan_entry *const *entries, size_t n,
+                     const struct qp_st_pair *metadata, size_t n_metadata)
 {
     qp_json_open(w, '{');
-    if (header->n_metadata > 0)
-        put_metadata(w, header->metadata, header->n_metadata);
-    for (size_t i = 0; i < header->n_entries; i++)
-        put_entry(w, header->entries[i]);
+    if (n_metadata > 0)
+        put_metadata(w, metadata, n_metadata);
+    for (size_t i = 0; i < n; i++)
+        put_entry(w, entries[i]);
     qp_json_close(w, '}');
-}
-
-static int count_bytes(void *ctx, const void *bytes, size_t n_bytes)
-{
-    (void)bytes;
-    *(uint64_t *)ctx += n_bytes;
-    return 0;
-}
-
-enum qplan_status qp_st_measure_header(struct qp_st_header *header, const char *subject,
-                                       struct qplan_error *err)
-{
-    struct qp_writer w;
-    header->n_json = 0;
-    qp_writer_stream(&w, count_bytes, &header->n_json);
-    put_json(&w, header);
-    enum qplan_status status = qp_writer_finish(&w, subject, err);
-    qp_writer_free(&w);
-    QP_TRY(status);
-    const uint64_t padded = qp_div_up(header->n_json, 8) * 8;
-    header->n_bytes = QP_ST_LENGTH_BYTES + padded;
-    if (padded > QP_ST_MAX_HEADER)
-        return qp_fail(err, QPLAN_ERR_INVALID, subject,
-                       "header too long: expected at most %u bytes, found %" PRIu64,
-                       QP_ST_MAX_HEADER, padded);
-    return QPLAN_OK;
-}
-
-void qp_st_put_measured(struct qp_writer *w, const struct qp_st_header *header)
-{
-    const uint64_t padded = header->n_bytes - QP_ST_LENGTH_BYTES;
-    char length[QP_ST_LENGTH_BYTES];
-    for (unsigned i = 0; i < QP_ST_LENGTH_BYTES; i++)
-        length[i] = (char)(padded >> (8 * i) & 0xff);
-    qp_put(w, length, sizeof length);
-    put_json(w, header);
-    qp_put(w, "        ", (size_t)(padded - header->n_json));
 }
 
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err)
 {
-    struct qp_st_header header = {entries, n, metadata, n_metadata, 0, 0};
-    QP_TRY(qp_st_measure_header(&header, subject, err));
-    qp_st_put_measured(w, &header);
-    return qp_writer_finish(w, subject, err);
+    const size_t begin = w->n;
+    qp_put(w, "\0\0\0\0\0\0\0\0", QP_ST_LENGTH_BYTES); /* known when the text is there */
+    put_json(w, entries, n, metadata, n_metadata);
+    const uint64_t n_json = w->n - begin - QP_ST_LENGTH_BYTES, padded = qp_div_up(n_json, 8) * 8;
+    qp_put(w, "        ", (size_t)(padded - n_json));
+    QP_TRY(qp_writer_finish(w, subject, err));
+    if (padded > QP_ST_MAX_HEADER) {
+        w->n = begin;
+        return qp_fail(err, QPLAN_ERR_INVALID, subject,
+                       "header too long: expected at most %u bytes, found %" PRIu64,
+                       QP_ST_MAX_HEADER, padded);
+    }
+    for (unsigned i = 0; i < QP_ST_LENGTH_BYTES; i++)
+        w->data[begin + i] = (char)(padded >> (8 * i) & 0xff);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_st_make(struct qp_st_new *file, struct qplan_entry **entries, size_t n,
+                             const struct qp_st_pair *metadata, size_t n_metadata,
+                             const char *subject, struct qplan_error *err)
+{
+    struct qp_writer w;
+    file->header = NULL;
+    QP_TRY(qp_st_layout(entries, n, &file->data_bytes, subject, err));
+    qp_writer_init(&w);
+    enum qplan_status status = qp_st_put_header(&w, (const struct qplan_entry *const *)entries, n,
+                                                metadata, n_metadata, subject, err);
+    if (status != QPLAN_OK) {
+        qp_writer_free(&w);
+        return status;
+    }
+    file->header = w.data;
+    file->header_bytes = w.n;
+    return QPLAN_OK;
 }

@@ -155,7 +155,7 @@ enum qplan_status qp_st_parse(struct qp_st *st, const char *json, size_t n, uint
 void qp_st_close(struct qp_st *st)
 {
     qp_free(st->header);
-    qp_labels_free(&st->labels);
+    qp_arena_free(&st->shapes);
     qp_free(st->entries);
     qp_free(st->metadata);
     qp_file_close(&st->file);
@@ -183,10 +183,16 @@ static const void *find(const void *records, size_t n, size_t size, qp_st_name_f
     return NULL;
 }
 
+const struct qplan_entry *qp_entries_find(const struct qplan_entry *entries, size_t n_entries,
+                                          const char *name, size_t n)
+{
+    return find(entries, n_entries, sizeof *entries, qp_st_entry_name,
+                (struct qp_st_name){name, n});
+}
+
 const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n)
 {
-    return find(st->entries, st->n_entries, sizeof *st->entries, qp_st_entry_name,
-                (struct qp_st_name){name, n});
+    return qp_entries_find(st->entries, st->n_entries, name, n);
 }
 
 const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key)

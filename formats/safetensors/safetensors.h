@@ -21,27 +21,13 @@ struct qp_st_pair {
     uint32_t key_len, value_len;
 };
 
-/* Names and shapes of tensors that live and die together. */
-struct qp_labels {
-    struct qp_arena arena;
-    const uint64_t *shape; /* the last one, of rank extents; NULL = none */
-    unsigned rank;
-};
-
-/* A copy of a shape, which tensors that follow each other may share; NULL when refused. */
-const uint64_t *qp_labels_shape(struct qp_labels *labels, const uint64_t *shape, unsigned rank);
-
-/* Forgets everything, as qp_arena_clear and qp_arena_free do. */
-void qp_labels_clear(struct qp_labels *labels);
-void qp_labels_free(struct qp_labels *labels);
-
 /* An open file. The strings point into the header, which is decoded in place. */
 struct qp_st {
     struct qp_file file;
     uint64_t header_bytes; /* 8 + N: where the data section begins */
     uint64_t data_bytes;
     char *header;
-    struct qp_labels labels;     /* the shapes */
+    struct qp_arena shapes;
     struct qplan_entry *entries; /* in byte-wise order of names */
     size_t n_entries;
     struct qp_st_pair *metadata; /* in byte-wise order of keys */
@@ -62,11 +48,25 @@ enum qplan_status qp_st_parse(struct qp_st *st, const char *json, size_t n, uint
 
 void qp_st_close(struct qp_st *st);
 
-/* The entry with this name, or NULL. */
+/* The entry with this name among n that are in byte-wise order of names, or NULL. */
+const struct qplan_entry *qp_entries_find(const struct qplan_entry *entries, size_t n_entries,
+                                          const char *name, size_t n);
+
+/* The entry of a file with this name, or NULL. */
 const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n);
 
 /* The metadata pair with this key, or NULL. */
 const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key);
+
+/*
+ * Where in a file a byte of a tensor is, by the length of its header: the only place where the two
+ * are added.
+ */
+static inline uint64_t qp_st_at(uint64_t header_bytes, const struct qplan_entry *entry,
+                                uint64_t off)
+{
+    return header_bytes + entry->begin + off;
+}
 
 /* Elements of an entry: the product of its extents. Proven not to overflow when it was read. */
 uint64_t qp_entry_elements(const struct qplan_entry *entry);
@@ -90,25 +90,27 @@ const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qp
 enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
                                const char *subject, struct qplan_error *err);
 
-/* What the header of a new file says: entries in offset order, metadata in key order. */
-struct qp_st_header {
-    const struct qplan_entry *const *entries;
-    size_t n_entries;
-    const struct qp_st_pair *metadata;
-    size_t n_metadata;
-    uint64_t n_json, n_bytes; /* of the text, and of the complete header */
+/* A file that is to be written: its complete header, and the bytes of all its tensors. */
+struct qp_st_new {
+    char *header; /* released with qp_free */
+    size_t header_bytes;
+    uint64_t data_bytes;
 };
 
-/* Finds how long a header will be. INVALID if it passes QP_ST_MAX_HEADER, MEMORY. */
-enum qplan_status qp_st_measure_header(struct qp_st_header *header, const char *subject,
-                                       struct qplan_error *err);
-
-/* Appends a header that was measured, its 8-byte length included and padded with spaces to 8. */
-void qp_st_put_measured(struct qp_writer *w, const struct qp_st_header *header);
-
-/* Measures a header and appends it. */
+/*
+ * Appends the complete header of a file: its 8-byte length, then entries in offset order and
+ * metadata in key order, padded with spaces to 8. INVALID if it passes QP_ST_MAX_HEADER, MEMORY.
+ */
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err);
+
+/*
+ * Lays out the tensors of a new file (qp_st_layout) and makes its header. On failure file->header
+ * is NULL.
+ */
+enum qplan_status qp_st_make(struct qp_st_new *file, struct qplan_entry **entries, size_t n,
+                             const struct qp_st_pair *metadata, size_t n_metadata,
+                             const char *subject, struct qplan_error *err);
 
 #endif

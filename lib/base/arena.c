@@ -57,6 +57,14 @@ void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size)
     return qp_mul_u64(n, size, &bytes) ? take(arena, bytes, alignof(max_align_t)) : NULL;
 }
 
+void *qp_arena_copy(struct qp_arena *arena, const void *elements, uint64_t n, uint64_t size)
+{
+    void *copy = qp_arena_alloc(arena, n, size);
+    if (copy)
+        memcpy(copy, elements, (size_t)(n * size));
+    return copy;
+}
+
 char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b)
 {
     size_t n_b = strlen(b);

@@ -14,6 +14,9 @@ struct qp_arena {
 /* n elements of size bytes, zeroed and aligned for any type; NULL when refused. */
 void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size);
 
+/* A copy of n elements of size bytes, aligned for any type; NULL when refused. */
+void *qp_arena_copy(struct qp_arena *arena, const void *elements, uint64_t n, uint64_t size);
+
 /* The strings a and b one behind the other, NUL-terminated; NULL when refused. Not aligned. */
 char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b);
 

@@ -343,6 +343,12 @@ size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value)
     return n;
 }
 
+int qp_compare_text(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    const int order = memcmp(a, b, n_a < n_b ? n_a : n_b);
+    return order ? order : (n_a > n_b) - (n_a < n_b);
+}
+
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes)
 {
     static const char units[] = "kMGTPE";

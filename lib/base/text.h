@@ -57,6 +57,10 @@ size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value);
 /* 1234567 -> "1.23 MB", with powers of 1000. Returns out. */
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes);
 
+/* Byte-wise order of two texts, as that of memcmp; a text before all longer ones that begin with
+ * it. */
+int qp_compare_text(const char *a, size_t n_a, const char *b, size_t n_b);
+
 /* "[4096,11008]" of n numbers, cut to fit. Returns out. */
 const char *qp_format_list(char *out, size_t n_out, const uint64_t *list, unsigned n);
 

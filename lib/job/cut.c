@@ -5,17 +5,24 @@
 
 #include "lib/base/check.h"
 
-/* The last place at or before elem where a new byte of codes begins. */
-static uint64_t byte_cut(const struct qp_sets *sets, bool packed, uint64_t elem)
+/* The last place at or before elem where a cut may fall. */
+static uint64_t cut_before(const struct qp_sets *sets, uint64_t grain, uint64_t elem)
 {
-    return packed ? elem - (elem % sets->last_len) % 2 : elem;
+    return elem - elem % sets->last_len % grain;
 }
 
-/* Columns that a strip must be a multiple of: whole sets, and whole bytes of codes. */
-static uint64_t column_unit(const struct qp_sets *sets, bool packed)
+/* Columns that a strip must be a multiple of: whole sets, and whole words of codes. */
+static uint64_t column_unit(const struct qp_sets *sets, uint64_t grain)
 {
-    bool splits_byte = packed && sets->col_width % 2 && sets->col_width % sets->last_len;
-    return splits_byte ? sets->col_width * 2 : sets->col_width;
+    if (sets->col_width % sets->last_len == 0)
+        return sets->col_width;
+    uint64_t a = sets->col_width, b = grain;
+    while (b > 0) { /* their greatest common divisor */
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return sets->col_width * (grain / a);
 }
 
 /* As many whole bands as fit, in one piece. Bands of one period only: the last may be shorter. */
@@ -71,25 +78,25 @@ static void many_pieces(const struct qp_sets *sets, const struct qp_limits *limi
     strip->piece_rows = qp_min_u64(limits->cached / strip->n_cols, strip->n_rows);
     if (strip->piece_rows == 0) {
         strip->piece_rows = 1;
-        /* A cut may move by one, to where a byte begins. Whole pages are cheapest to read and
-         * write. */
-        strip->piece_cols = limits->cached - 1;
+        /* A cut may move back by less than a grain. Whole pages are cheapest to read and write. */
+        strip->piece_cols = limits->cached - (strip->grain - 1);
         if (strip->piece_cols > PAGE)
             strip->piece_cols -= strip->piece_cols % PAGE;
     }
 }
 
 void qp_strip_at(const struct qp_sets *sets, const struct qp_limits *limits, size_t elem_bytes,
-                 bool packed, uint64_t band, uint64_t col, struct qp_strip *strip)
+                 uint64_t grain, uint64_t band, uint64_t col, struct qp_strip *strip)
 {
-    uint64_t unit = column_unit(sets, packed);
+    const uint64_t unit = column_unit(sets, grain);
     *strip = (struct qp_strip){.band = band,
                                .n_bands = 1,
                                .row = qp_band_row(sets, band),
                                .n_rows = qp_band_rows(sets, band),
                                .col = col,
                                .set = band * sets->n_cols + col / sets->col_width,
-                               .n_pieces = 1};
+                               .n_pieces = 1,
+                               .grain = grain};
     bool fits = (col == 0 && whole_bands(sets, limits, band, strip)) ||
                 whole_columns(sets, limits, elem_bytes, unit, strip);
     if (fits) {
@@ -120,10 +127,9 @@ void qp_piece_at(const struct qp_sets *sets, const struct qp_strip *strip, uint6
     uint64_t across = qp_div_up(strip->n_cols, strip->piece_cols);
     uint64_t row = i / across * strip->piece_rows, col = i % across * strip->piece_cols;
     uint64_t end = qp_min_u64(col + strip->piece_cols, strip->n_cols);
-    bool packed = across > 1; /* cuts on even columns serve both widths of codes */
     uint64_t left = strip->col + col, right = strip->col + end;
-    left = i % across ? byte_cut(sets, packed, left) : left;
-    right = end < strip->n_cols ? byte_cut(sets, packed, right) : right;
+    left = i % across ? cut_before(sets, strip->grain, left) : left;
+    right = end < strip->n_cols ? cut_before(sets, strip->grain, right) : right;
     piece->row = strip->row + row;
     piece->n_rows = qp_min_u64(strip->piece_rows, strip->n_rows - row);
     piece->col = left;

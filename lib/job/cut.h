@@ -6,8 +6,8 @@
  * axis, giant rows), it is read twice in pieces: once for the ranges, once for the codes. So no
  * tensor, row or set is too large for any tile.
  */
-#ifndef QP_SPLIT_H
-#define QP_SPLIT_H
+#ifndef QP_JOB_CUT_H
+#define QP_JOB_CUT_H
 
 #include "lib/model/sets.h"
 
@@ -25,14 +25,16 @@ struct qp_strip {
     uint64_t set, n_sets;            /* consecutive */
     uint64_t piece_rows, piece_cols; /* of a full piece; the whole strip where it fits */
     uint64_t n_pieces;
+    uint64_t grain; /* that it was cut by */
 };
 
 /*
- * The strip that begins at (band, col); packed says that codes are 4-bit, so cuts must fall between
- * bytes. The next one begins at (strip.band + n_bands, 0) or, inside a band, at strip.col + n_cols.
+ * The strip that begins at (band, col). Cuts inside the last axis fall on multiples of the grain:
+ * so many codes fill whole words of the output. The next strip begins at (strip.band + n_bands, 0)
+ * or, inside a band, at strip.col + n_cols.
  */
 void qp_strip_at(const struct qp_sets *sets, const struct qp_limits *limits, size_t elem_bytes,
-                 bool packed, uint64_t band, uint64_t col, struct qp_strip *strip);
+                 uint64_t grain, uint64_t band, uint64_t col, struct qp_strip *strip);
 
 /* Moves (band, col) behind a strip; false when the tensor is at its end. */
 bool qp_strip_next(const struct qp_sets *sets, const struct qp_strip *strip, uint64_t *band,

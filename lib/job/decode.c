@@ -1,5 +1,5 @@
 /*
- * decode.c - decoding block by block. 4-bit codes are unpacked then, too, while they are near.
+ * decode.c - decoding block by block.
  */
 #include "decode.h"
 
@@ -13,33 +13,24 @@ static enum qplan_status read_window(struct qp_decoder *d, size_t *n_sets, struc
                             &d->window_set);
     *n_sets = qp_tile_sets(&tile);
     d->window_end = d->at + n;
-    return qp_read_params(d->st, d->tensor, d->work, d->window_set, *n_sets, &d->window, err);
+    return qp_read_params(d->source, d->tensor, d->work, d->window_set, *n_sets, &d->window, err);
 }
 
 enum qplan_status qp_decode_begin(struct qp_decoder *d, enum qplan_isa isa, struct qplan_error *err)
 {
-    const struct qp_native_tensor *tensor = d->tensor;
-    d->form = qp_code_form(&tensor->scheme, isa);
-    qp_sets_make(&d->sets, &tensor->scheme, tensor->shape, tensor->rank);
+    const struct qp_tensor *tensor = d->tensor;
+    const void *codes;
+    d->rule = qp_code_rule(tensor->scheme);
+    qp_sets_make(&d->sets, tensor->scheme, tensor->shape, tensor->rank);
     if (qp_sets_are_flat(&d->sets)) { /* then no part needs to end with a row */
         d->sets.row_len = d->sets.n_elems;
         d->sets.n_bands = 1;
         d->sets.n_cols = d->sets.n_sets;
     }
-    return qp_read_code_bytes(d->st, tensor->part[QP_CODES], &d->sets, d->form.packed, d->elem,
-                              (size_t)d->n, d->codes + QP_BLOCK + 64, &d->bytes, err);
-}
-
-/* The codes of the next n elements, one byte each. */
-static const uint8_t *next_codes(struct qp_decoder *d, size_t n)
-{
-    if (!d->form.packed)
-        return d->bytes + d->at;
-    const uint64_t elem = d->elem + d->at;
-    const uint64_t first = qp_code_offset(&d->sets, true, d->elem);
-    const uint8_t *packed = d->bytes + (qp_code_offset(&d->sets, true, elem) - first);
-    d->bad_pads += qp_unpack_codes(&d->sets, &d->form, elem, n, packed, d->codes);
-    return d->codes;
+    QP_TRY(qp_part_get(d->source, qp_tensor_part(tensor, QP_CODES), d->elem, (size_t)d->n, isa,
+                       d->room, &codes, &d->bad_fill, err));
+    d->codes = codes;
+    return QPLAN_OK;
 }
 
 enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, bool *found,
@@ -58,7 +49,7 @@ enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, 
         qp_tile_at(&d->sets, d->elem + d->at, d->elem + end, d->window_sets, &part->tile, &set);
     part->set = (size_t)(set - d->window_set);
     part->y = (char *)d->y + in_block * d->work->work_bytes;
-    d->work->dequantize(&part->tile, next_codes(d, (size_t)part->n), d->form.is_signed,
+    d->work->dequantize(&part->tile, d->codes + d->at, d->rule.is_signed,
                         (const char *)d->window.scale + part->set * d->work->work_bytes,
                         d->window.zero + part->set, part->y);
     d->at += part->n;

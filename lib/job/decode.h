@@ -5,19 +5,18 @@
 #ifndef QP_DECODE_H
 #define QP_DECODE_H
 
-#include "lib/store/transfer.h"
 #include "stored.h"
 
 struct qp_decoder {
-    const struct qp_st *st;
-    const struct qp_native_tensor *tensor;
+    const struct qp_source *source;
+    const struct qp_tensor *tensor;
     const struct qp_work_kernels *work;
     struct qp_sets sets;
-    struct qp_code_form form;
+    struct qp_code_rule rule;
     uint64_t elem, n;              /* the range; elem is a multiple of QP_BLOCK */
-    uint8_t *codes;                /* room: QP_DECODE_ROOM(n) bytes */
-    const uint8_t *bytes;          /* the codes of the range as they are in the file */
-    uint64_t bad_pads;             /* spare nibbles that are not 0, of what is decoded so far */
+    void *room;                    /* for its codes: QP_DECODE_ROOM(n) bytes */
+    const uint8_t *codes;          /* of the range, one byte each */
+    uint64_t bad_fill;             /* lines of codes whose filling bits are not 0 */
     void *y;                       /* room for QP_BLOCK values */
     struct qp_param_window window; /* the parameters in memory, room for window_sets */
     size_t window_sets;
@@ -35,10 +34,12 @@ struct qp_decoded {
     void *y;         /* the values */
 };
 
-/* Room for a block's codes, one byte each, and for the bytes of n codes. */
-#define QP_DECODE_ROOM(n) (QP_BLOCK + 64 + (n) + QP_IO_SPARE)
+#define QP_DECODE_ROOM(n) QP_PART_ROOM(n, 1)
 
-/* Reads the codes of the range; the fields from st to n, codes, y, window and its room are set. */
+/*
+ * Reads the codes of the range. The caller has set source, tensor, work, elem, n, room, y, and the
+ * window with its room.
+ */
 enum qplan_status qp_decode_begin(struct qp_decoder *decoder, enum qplan_isa isa,
                                   struct qplan_error *err);
 

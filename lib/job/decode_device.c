@@ -5,17 +5,16 @@
 #include "decode_device.h"
 
 #include "lib/model/dtype.h"
-#include "lib/store/transfer.h"
 
 void qp_flat_carve(struct qp_carve *carve, size_t tile_bytes, struct qp_flat_buffers *b)
 {
     const size_t n_sets = qp_flat_window_sets(tile_bytes);
     b->lane = NULL;
     b->window_sets = n_sets;
-    b->codes = qp_take(carve, QP_CODE_ROOM(tile_bytes / sizeof(double)));
+    b->codes = qp_take(carve, QP_PART_ROOM(tile_bytes / sizeof(double), 1));
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
-    b->window.stored = qp_take(carve, n_sets * sizeof(float));
+    b->window.stored = qp_take(carve, QP_PART_ROOM(n_sets, sizeof(float)));
     b->bound = qp_take(carve, n_sets * sizeof(double));
     b->found = qp_take(carve, qp_flat_found_bytes(tile_bytes));
     b->scratch = (struct qp_flat_scratch){qp_take(carve, QP_BLOCK + 1),
@@ -30,13 +29,14 @@ static const struct qp_source_kernels *kernels(const struct qp_flat_walk *walk)
 
 void qp_flat_begin(struct qp_flat_walk *walk, enum qplan_dtype as)
 {
-    const struct qp_native_tensor *t = walk->tensor;
+    const struct qp_tensor *t = walk->tensor;
     walk->at = 0;
-    walk->work = (struct qp_flat_work){.dtype = qp_storage_row(t->source)->dtype,
-                                       .as = as,
-                                       .rule = qp_code_rule(&t->scheme),
-                                       .packed = qplan_dtype_bits(t->scheme.dtype) == 4};
-    qp_sets_make(&walk->work.sets, &t->scheme, t->shape, t->rank);
+    walk->work =
+        (struct qp_flat_work){.dtype = qp_storage_row((enum qplan_storage)t->storage)->dtype,
+                              .as = as,
+                              .rule = qp_code_rule(t->scheme),
+                              .packed = qp_part_is_nibbles(qp_tensor_part(t, QP_CODES))};
+    qp_sets_make(&walk->work.sets, t->scheme, t->shape, t->rank);
     walk->data = (struct qp_flat_data){
         .scale = walk->b->window.scale, .zero = walk->b->window.zero, .bound = walk->b->bound};
 }
@@ -47,12 +47,33 @@ static enum qplan_status read_window(const struct qp_flat_walk *walk, struct qpl
     const struct qp_set_window *w = &walk->work.window;
     const struct qp_work_kernels *work = kernels(walk)->work;
     struct qp_param_window room = walk->b->window;
-    QP_TRY(qp_read_params(walk->st, walk->tensor, work, w->set, (size_t)w->n, &room, err));
+    QP_TRY(qp_read_params(walk->source, walk->tensor, work, w->set, (size_t)w->n, &room, err));
     if (w->more == 0)
         return QPLAN_OK;
     room.scale = (char *)room.scale + w->n * work->work_bytes;
     room.zero += w->n;
-    return qp_read_params(walk->st, walk->tensor, work, w->more_set, (size_t)w->more, &room, err);
+    return qp_read_params(walk->source, walk->tensor, work, w->more_set, (size_t)w->more, &room,
+                          err);
+}
+
+/* The codes of the part at hand, in the form that the device takes. */
+static enum qplan_status read_codes(struct qp_flat_walk *walk, struct qplan_error *err)
+{
+    const struct qp_flat_work *work = &walk->work;
+    const struct qp_part *part = qp_tensor_part(walk->tensor, QP_CODES);
+    const size_t n = (size_t)work->n;
+    if (work->packed) {
+        const uint64_t off = qp_code_offset(&work->sets, true, work->elem);
+        void *to = qp_source_room(walk->source, part->entry, off, walk->b->codes);
+        walk->data.codes = to;
+        return qp_source_read(walk->source, part->entry, off, to,
+                              qp_code_bytes(&work->sets, true, work->elem, n), err);
+    }
+    const void *codes = NULL;
+    enum qplan_status status = qp_part_get(walk->source, part, work->elem, n, QPLAN_ISA_BEST,
+                                           walk->b->codes, &codes, &walk->bad_fill, err);
+    walk->data.codes = codes;
+    return status;
 }
 
 enum qplan_status qp_flat_next(struct qp_flat_walk *walk, bool *found, struct qplan_error *err)
@@ -66,8 +87,7 @@ enum qplan_status qp_flat_next(struct qp_flat_walk *walk, bool *found, struct qp
     work->n = qp_window_fit(&work->sets, work->elem, walk->n - walk->at, walk->b->window_sets,
                             &work->window);
     QP_TRY(read_window(walk, err));
-    return qp_read_code_bytes(walk->st, walk->tensor->part[QP_CODES], &work->sets, work->packed,
-                              work->elem, (size_t)work->n, walk->b->codes, &walk->data.codes, err);
+    return read_codes(walk, err);
 }
 
 enum qplan_status qp_flat_decode(const struct qp_flat_walk *walk, void *out,
@@ -84,7 +104,7 @@ enum qplan_status qp_flat_measure(struct qp_flat_walk *walk, const void *src,
                                   struct qplan_error *err)
 {
     const struct qp_set_window *w = &walk->work.window;
-    const unsigned bits = qplan_dtype_bits(walk->tensor->scheme.dtype);
+    const unsigned bits = qplan_dtype_bits(walk->tensor->scheme->dtype);
     walk->data.src = src;
     kernels(walk)->work->bounds((size_t)(w->n + w->more), walk->data.scale, bits, walk->b->bound);
     QP_TRY(qp_device_measure(walk->b->lane, &walk->work, &walk->data, walk->b->found, err));

@@ -13,7 +13,7 @@
 /* The buffers of a worker. */
 struct qp_flat_buffers {
     struct qp_lane *lane;
-    uint8_t *codes; /* room for them as the file has them */
+    void *codes; /* room for them, as the file has them or one byte each */
     struct qp_param_window window;
     size_t window_sets;
     double *bound; /* measuring, with what was found */
@@ -28,12 +28,14 @@ void qp_flat_carve(struct qp_carve *carve, size_t tile_bytes, struct qp_flat_buf
 struct qp_flat_walk {
     struct qplan_device *device;
     const struct qp_flat_buffers *b;
-    const struct qp_st *st;
-    const struct qp_native_tensor *tensor;
+    const struct qp_source *source;
+    const struct qp_tensor *tensor;
     uint64_t elem, n;
     uint64_t at;              /* the part that is in memory: its first element of the range */
     struct qp_flat_work work; /* and what it is for the device; 0 elements before the first */
     struct qp_flat_data data;
+    uint64_t
+        bad_fill; /* lines of codes, of those that the host unpacked, with filling bits not 0 */
 };
 
 /* Begins a walk over n elements from elem on; as: decoding, what is written. */

@@ -4,43 +4,45 @@
 #include "stored.h"
 
 /* A symmetric tensor may come without zero points: all are 0, or the midpoint of unsigned codes. */
-static int32_t default_zero(const struct qp_native_tensor *tensor)
+static int32_t default_zero(const struct qp_tensor *tensor)
 {
-    struct qp_code_rule rule = qp_code_rule(&tensor->scheme);
+    const struct qp_code_rule rule = qp_code_rule(tensor->scheme);
     return rule.is_signed ? 0 : (rule.q_max + 1) / 2;
 }
 
-static enum qplan_status read_scales(const struct qp_st *st, const struct qp_native_tensor *tensor,
-                                     const struct qp_work_kernels *work, uint64_t set, size_t n,
-                                     const struct qp_param_window *window, struct qplan_error *err)
-{
-    const enum qplan_dtype dtype = tensor->scheme.scale_dtype;
-    const size_t size = qp_float_bytes(dtype);
-    uint64_t off = st->header_bytes + tensor->part[QP_SCALE]->begin + set * size;
-    QP_TRY(qp_file_read(&st->file, off, window->stored, n * size, err));
-    work->load(dtype, n, window->stored, window->scale);
-    return QPLAN_OK;
-}
-
-enum qplan_status qp_read_zeros(const struct qp_st *st, const struct qp_native_tensor *tensor,
-                                uint64_t set, size_t n, const struct qp_param_window *window,
-                                struct qplan_error *err)
-{
-    const bool is_signed = qplan_dtype_is_signed(tensor->scheme.dtype);
-    const struct qplan_entry *zeros = tensor->part[QP_ZERO_POINT];
-    const uint8_t *stored = window->stored;
-    if (zeros)
-        QP_TRY(
-            qp_file_read(&st->file, st->header_bytes + zeros->begin + set, window->stored, n, err));
-    for (size_t i = 0; i < n; i++)
-        window->zero[i] = !zeros ? default_zero(tensor) : is_signed ? (int8_t)stored[i] : stored[i];
-    return QPLAN_OK;
-}
-
-enum qplan_status qp_read_params(const struct qp_st *st, const struct qp_native_tensor *tensor,
+enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err)
 {
-    QP_TRY(read_scales(st, tensor, work, set, n, window, err));
-    return qp_read_zeros(st, tensor, set, n, window, err);
+    const struct qp_part *part = qp_tensor_part(tensor, QP_SCALE);
+    const void *stored;
+    QP_TRY(qp_part_get(source, part, set, n, QPLAN_ISA_BEST, window->stored, &stored, NULL, err));
+    work->load(tensor->scheme->scale_dtype, n, stored, window->scale);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_read_zeros(const struct qp_source *source, const struct qp_tensor *tensor,
+                                uint64_t set, size_t n, const struct qp_param_window *window,
+                                struct qplan_error *err)
+{
+    const struct qp_part *part = qp_tensor_part(tensor, QP_ZERO);
+    const void *stored = NULL;
+    if (!part) {
+        for (size_t i = 0; i < n; i++)
+            window->zero[i] = default_zero(tensor);
+        return QPLAN_OK;
+    }
+    QP_TRY(qp_part_get(source, part, set, n, QPLAN_ISA_BEST, window->stored, &stored, NULL, err));
+    for (size_t i = 0; i < n; i++)
+        window->zero[i] =
+            part->place->is_signed ? ((const int8_t *)stored)[i] : ((const uint8_t *)stored)[i];
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_read_params(const struct qp_source *source, const struct qp_tensor *tensor,
+                                 const struct qp_work_kernels *work, uint64_t set, size_t n,
+                                 const struct qp_param_window *window, struct qplan_error *err)
+{
+    QP_TRY(qp_read_scales(source, tensor, work, set, n, window, err));
+    return qp_read_zeros(source, tensor, set, n, window, err);
 }

@@ -5,21 +5,24 @@
 #define QP_JOB_STORED_H
 
 #include "kernels/kernel.h"
-#include "lib/store/checkpoint.h"
+#include "lib/store/parts.h"
 
 /* Scale and zero point of consecutive sets of a tensor, in working precision. */
 struct qp_param_window {
     void *scale;
     int32_t *zero;
-    void *stored; /* room for 4 bytes a set */
+    void *stored; /* room for QP_PART_ROOM of as many values of 4 bytes */
 };
 
-enum qplan_status qp_read_params(const struct qp_st *st, const struct qp_native_tensor *tensor,
+enum qplan_status qp_read_params(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err);
 
-/* The zero points alone. */
-enum qplan_status qp_read_zeros(const struct qp_st *st, const struct qp_native_tensor *tensor,
+/* The scales alone, and the zero points alone. */
+enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp_tensor *tensor,
+                                 const struct qp_work_kernels *work, uint64_t set, size_t n,
+                                 const struct qp_param_window *window, struct qplan_error *err);
+enum qplan_status qp_read_zeros(const struct qp_source *source, const struct qp_tensor *tensor,
                                 uint64_t set, size_t n, const struct qp_param_window *window,
                                 struct qplan_error *err);
 

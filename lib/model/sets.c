@@ -109,6 +109,12 @@ uint64_t qp_code_offset(const struct qp_sets *sets, bool packed, uint64_t elem)
     return row * qp_div_up(sets->last_len, 2) + col / 2;
 }
 
+size_t qp_code_bytes(const struct qp_sets *sets, bool packed, uint64_t elem, size_t n)
+{
+    const uint64_t last = elem + n - 1;
+    return (size_t)(qp_code_offset(sets, packed, last) - qp_code_offset(sets, packed, elem) + 1);
+}
+
 /* ---- Flat ranges ------------------------------------------------------------------------------
  */
 

@@ -63,6 +63,14 @@ static inline struct qp_place qp_row_place(uint8_t bits, bool is_signed)
     return (struct qp_place){.bits = bits, .word_bytes = 1, .is_signed = is_signed};
 }
 
+/* Bytes of a line of n values: whole words. */
+static inline uint64_t qp_place_line_bytes(const struct qp_place *place, uint64_t n)
+{
+    const uint64_t word_bits = 8u * place->word_bytes;
+    const uint64_t rest = (n % word_bits * place->bits + word_bits - 1) / word_bits;
+    return (n / word_bits * place->bits + rest) * place->word_bytes;
+}
+
 /* A matrix that a place stores, and a rectangle of it. */
 struct qp_matrix {
     uint64_t rows, cols;

@@ -1,12 +1,12 @@
 /*
- * outputs.c - from decisions to bytes: output tensors, their order and offsets, the metadata
- * and the finished header. So the size of the output is exact before any data is read.
+ * outputs.c - from decisions to bytes: the stored tensors of the output, their order and offsets,
+ * the metadata and the measured headers. So the size of the output is exact before any data is
+ * read.
  */
 #include "plan.h"
 
+#include "formats/record.h"
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
-#include "lib/base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,225 +22,176 @@ void qp_put_stem(struct qp_writer *w, const char *path)
     qp_put(w, name, n);
 }
 
-/* ---- Output tensors ----------------------------------------------------------------------------
+/* ---- Stored tensors ----------------------------------------------------------------------------
  */
 
-/* Room for the outputs of all tensors, and where those of each begin. */
-static enum qplan_status count_outputs(struct qplan_plan *plan, struct qplan_error *err)
+/* Room for the parts of all tensors: of a quantized one as many as any layout makes. */
+static enum qplan_status make_room(struct qplan_plan *plan, struct qplan_error *err)
 {
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        struct qp_plan_tensor *t = &plan->tensors[i];
-        t->n_outputs = t->quantize ? qp_native_count(&t->scheme, plan->zero_point) : 1;
-        plan->n_outputs += t->n_outputs;
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        n += qp_is_quantized(&plan->tensors[i]) ? QP_MOST_PARTS : 1;
+    plan->outputs = qp_alloc(n, sizeof *plan->outputs);
+    plan->parts = qp_alloc(n, sizeof *plan->parts);
+    return plan->outputs && plan->parts ? QPLAN_OK
+                                        : qp_fail_memory(err, "plan", n * sizeof *plan->outputs);
+}
+
+/* Adds the parts of one tensor; returns false when out of memory. */
+static bool add_parts(struct qplan_plan *plan, struct qp_plan_tensor *t)
+{
+    struct qplan_entry *entries = plan->outputs + plan->n_outputs;
+    struct qp_part *parts = plan->parts + plan->n_outputs;
+    t->result = *t->source;
+    t->result.parts = parts;
+    if (qp_is_quantized(t)) {
+        t->result.scheme = &t->scheme;
+        t->result.calibrate = t->calibrator->name;
+        t->result.n_parts =
+            (uint8_t)plan->format->parts(&t->result, &plan->options, &plan->arena, parts, entries);
+    } else {
+        *entries = *t->source->parts[0].entry;
+        entries->file = 0;
+        *parts = (struct qp_part){.role = QP_PLAIN, .entry = entries};
     }
-    plan->outputs = qp_alloc(plan->n_outputs, sizeof *plan->outputs);
-    if (!plan->outputs)
-        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->outputs);
-    return QPLAN_OK;
+    plan->n_outputs += t->result.n_parts;
+    return t->result.n_parts > 0;
 }
 
 static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_error *err)
 {
-    struct qplan_entry *outputs;
-    QP_TRY(count_outputs(plan, err));
-    outputs = plan->outputs;
+    QP_TRY(make_room(plan, err));
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        struct qp_plan_tensor *t = &plan->tensors[i];
-        t->outputs = outputs;
-        outputs += t->n_outputs;
-        if (!t->quantize)
-            *t->outputs = *t->source;
-        else if (!qp_native_outputs(t->source, &t->scheme, plan->zero_point, &plan->labels,
-                                    t->outputs))
-            return qp_fail_memory(err, "plan", t->source->name_len);
+        if (!add_parts(plan, &plan->tensors[i]))
+            return qp_fail_memory(err, "plan", plan->tensors[i].source->name_len);
     }
     return QPLAN_OK;
 }
 
-static enum qplan_status check_length(const struct qplan_plan *plan,
-                                      const struct qplan_entry *source, size_t n,
-                                      struct qplan_error *err)
-{
-    char subject[512];
-    if (n <= QP_ST_MAX_NAME)
-        return QPLAN_OK;
-    return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, &plan->checkpoint->st, source),
-                   "name too long for its sidecars: expected at most %u bytes, found %zu",
-                   QP_ST_MAX_NAME, n);
-}
-
 /*
- * A sidecar must not take the name of a tensor that the source has, nor may one that is left out: a
+ * A part must not take the name of a tensor that the source has, nor may one that is left out: a
  * reader would take that tensor for it.
  */
-static enum qplan_status check_free(const struct qplan_plan *plan, const struct qplan_entry *source,
-                                    const struct qp_writer *sidecar, struct qplan_error *err)
+static enum qplan_status check_name(const struct qplan_plan *plan, const struct qp_plan_tensor *t,
+                                    const struct qplan_entry *part, struct qplan_error *err)
 {
-    const struct qp_st *st = &plan->checkpoint->st;
-    char name[QP_QUOTED], quoted[QP_QUOTED];
-    if (!qp_st_find(st, sidecar->data, sidecar->n))
+    const struct qp_listing *listing = &plan->checkpoint->source.listing;
+    char subject[512], name[QP_QUOTED], quoted[QP_QUOTED];
+    if (part->name_len > QP_ST_MAX_NAME)
+        return qp_fail(err, QPLAN_ERR_INVALID,
+                       qp_checkpoint_subject(subject, plan->checkpoint, t->source),
+                       "name too long for its sidecars: expected at most %u bytes, found %u",
+                       QP_ST_MAX_NAME, part->name_len);
+    const struct qplan_entry *other = qp_listing_find(listing, part->name, part->name_len);
+    if (!other || other == t->source->parts[0].entry)
         return QPLAN_OK;
-    qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
+    qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
             "name collision: %s, a sidecar of %s, is already a tensor of the source",
-            qp_quote(quoted, sidecar->data, sidecar->n),
-            qp_quote(name, source->name, source->name_len));
+            qp_quote(quoted, part->name, part->name_len),
+            qp_quote(name, t->source->name, t->source->name_len));
     qp_hint(err, "--exclude keeps one of them as it is");
     return QPLAN_ERR_INVALID;
 }
 
-/* The sidecars of one tensor; scratch is for their names. */
-static enum qplan_status check_sidecars(const struct qplan_plan *plan,
-                                        const struct qplan_entry *source, bool may_collide,
-                                        struct qp_writer *scratch, struct qplan_error *err)
+static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan_error *err)
 {
-    for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
-        QP_TRY(check_length(plan, source, qp_native_name_bytes(source, (enum qp_native_part)part),
-                            err));
-        if (!may_collide)
-            continue;
-        scratch->n = 0;
-        qp_native_put_name(scratch, source, (enum qp_native_part)part);
-        QP_TRY(qp_writer_finish(scratch, "plan", err));
-        QP_TRY(check_free(plan, source, scratch, err));
-    }
-    return QPLAN_OK;
-}
-
-/* Most sources have no tensor that ends like a sidecar: then no name needs to be looked for. */
-static bool has_sidecar_names(const struct qp_st *st)
-{
-    for (size_t i = 0; i < st->n_entries; i++) {
-        if (qp_native_is_sidecar_name(st->entries[i].name, st->entries[i].name_len))
-            return true;
-    }
-    return false;
-}
-
-static enum qplan_status check_collisions(const struct qplan_plan *plan, struct qplan_error *err)
-{
-    const bool may_collide = has_sidecar_names(&plan->checkpoint->st);
-    struct qp_writer scratch;
+    static const struct qp_format_options all = {QPLAN_ZERO_POINT_ALWAYS};
+    struct qp_part parts[QP_MOST_PARTS];
+    struct qplan_entry entries[QP_MOST_PARTS];
+    struct qp_arena scratch = {NULL};
     enum qplan_status status = QPLAN_OK;
-    qp_writer_init(&scratch);
     for (size_t i = 0; status == QPLAN_OK && i < plan->n_tensors; i++) {
-        if (plan->tensors[i].quantize)
-            status = check_sidecars(plan, plan->tensors[i].source, may_collide, &scratch, err);
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!qp_is_quantized(t))
+            continue;
+        qp_arena_clear(&scratch);
+        const unsigned n = plan->format->parts(&t->result, &all, &scratch, parts, entries);
+        if (n == 0)
+            status = qp_fail_memory(err, "plan", t->source->name_len);
+        for (unsigned k = 0; status == QPLAN_OK && k < n; k++)
+            status = check_name(plan, t, &entries[k], err);
     }
-    qp_writer_free(&scratch);
+    qp_arena_free(&scratch);
     return status;
 }
 
 /* ---- Metadata ----------------------------------------------------------------------------------
  */
 
-/* The value of qplan.tensors: a JSON object with a record for each quantized tensor. */
-static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
-                                     struct qplan_error *err)
+static enum qplan_status make_records(struct qplan_plan *plan, size_t *n_bytes,
+                                      struct qplan_error *err)
 {
-    struct qp_writer record;
-    qp_writer_init(&record);
-    qp_json_open(w, '{');
+    struct qp_writer w;
+    size_t n = 0;
+    const struct qp_tensor **quantized = qp_alloc(plan->n_tensors, sizeof *quantized);
+    if (!quantized)
+        return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *quantized);
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        char scheme[QPLAN_SCHEME_TEXT];
-        if (!t->quantize)
-            continue;
-        record.n = 0;
-        qplan_scheme_format(&t->scheme, scheme);
-        qp_native_put_record(&record, t->source, scheme, t->calibrate);
-        qp_json_key_n(w, t->source->name, t->source->name_len);
-        qp_json_put_string(w, record.data, record.n);
+        if (qp_is_quantized(&plan->tensors[i]))
+            quantized[n++] = &plan->tensors[i].result;
     }
-    qp_json_close(w, '}');
-    w->error = w->error ? w->error : record.error;
-    qp_writer_free(&record);
-    return qp_writer_finish(w, "plan", err);
-}
-
-static struct qp_st_pair pair_of(const char *key, const char *value, size_t n_value)
-{
-    return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)n_value};
+    qp_writer_init(&w);
+    qp_put_records(&w, quantized, n);
+    enum qplan_status status = qp_writer_finish(&w, "plan", err);
+    plan->records = w.data;
+    *n_bytes = w.n;
+    qp_free(quantized);
+    return status;
 }
 
 static int by_key(const void *a, const void *b)
 {
     const struct qp_st_pair *x = a, *y = b;
-    size_t n = x->key_len < y->key_len ? x->key_len : y->key_len;
-    int order = memcmp(x->key, y->key, n);
-    return order ? order : (x->key_len > y->key_len) - (x->key_len < y->key_len);
+    return qp_compare_text(x->key, x->key_len, y->key, y->key_len);
 }
 
-/* The source's pairs without ours, then ours, in key order. pairs has room for 4 more. */
-static size_t join_metadata(const struct qp_st *st, const char *records, size_t n_records,
-                            struct qp_st_pair *pairs)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < st->n_metadata; i++) {
-        const struct qp_st_pair *pair = &st->metadata[i];
-        if (!qp_native_owns_key(pair->key) && strcmp(pair->key, "format") != 0)
-            pairs[n++] = *pair;
-    }
-    pairs[n++] = pair_of("format", "pt", 2);
-    pairs[n++] = pair_of(QP_NATIVE_LAYOUT_KEY, QP_NATIVE_LAYOUT, strlen(QP_NATIVE_LAYOUT));
-    pairs[n++] = pair_of(QP_NATIVE_NUMERICS_KEY, QP_NATIVE_NUMERICS, strlen(QP_NATIVE_NUMERICS));
-    pairs[n++] = pair_of(QP_NATIVE_TENSORS_KEY, records, n_records);
-    qsort(pairs, n, sizeof *pairs, by_key);
-    return n;
-}
-
+/* The source's pairs without those that are ours, and ours, in key order. */
 static enum qplan_status make_metadata(struct qplan_plan *plan, struct qplan_error *err)
 {
-    const struct qp_st *st = &plan->checkpoint->st;
-    struct qp_writer records;
-    qp_writer_init(&records);
-    enum qplan_status status = put_records(plan, &records, err);
-    plan->records = records.data;
-    QP_TRY(status);
-    plan->metadata = qp_alloc(st->n_metadata + 4, sizeof *plan->metadata);
+    const struct qp_st *st = &plan->checkpoint->source.files[0];
+    size_t n_records = 0, n = 0;
+    QP_TRY(make_records(plan, &n_records, err));
+    plan->metadata = qp_alloc(st->n_metadata + QP_OWN_PAIRS, sizeof *plan->metadata);
     if (!plan->metadata)
         return qp_fail_memory(err, "plan", st->n_metadata * sizeof *plan->metadata);
-    plan->header.n_metadata = join_metadata(st, plan->records, records.n, plan->metadata);
-    plan->header.metadata = plan->metadata;
+    for (size_t i = 0; i < st->n_metadata; i++) {
+        const struct qp_st_pair *pair = &st->metadata[i];
+        if (!qp_owns_key(pair->key) && strcmp(pair->key, "format") != 0)
+            plan->metadata[n++] = *pair;
+    }
+    qp_own_pairs(plan->records, n_records, plan->metadata + n);
+    plan->n_metadata = n + QP_OWN_PAIRS;
+    qsort(plan->metadata, plan->n_metadata, sizeof *plan->metadata, by_key);
     return QPLAN_OK;
 }
 
-/* ---- The header --------------------------------------------------------------------------------
+/* ---- The whole ---------------------------------------------------------------------------------
  */
 
-static enum qplan_status make_order(struct qplan_plan *plan, struct qplan_error *err)
-{
-    plan->order = qp_alloc(plan->n_outputs, sizeof *plan->order);
-    if (!plan->order)
-        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *plan->order);
-    for (size_t i = 0; i < plan->n_outputs; i++)
-        plan->order[i] = &plan->outputs[i];
-    plan->header.entries = (const struct qplan_entry *const *)plan->order;
-    plan->header.n_entries = plan->n_outputs;
-    return qp_st_layout(plan->order, plan->n_outputs, &plan->data_bytes,
-                        plan->checkpoint->st.file.shown, err);
-}
-
-static enum qplan_status measure_header(struct qplan_plan *plan, struct qplan_error *err)
+static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error *err)
 {
     char shown[512];
+    struct qplan_entry **order = qp_alloc(plan->n_outputs, sizeof *order);
+    if (!order)
+        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *order);
+    for (size_t i = 0; i < plan->n_outputs; i++)
+        order[i] = &plan->outputs[i];
     (void)qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name));
-    QP_TRY(qp_st_measure_header(&plan->header, shown, err));
-    plan->header_bytes = plan->header.n_bytes;
-    return QPLAN_OK;
+    enum qplan_status status = qp_st_make(&plan->files[0], order, plan->n_outputs, plan->metadata,
+                                          plan->n_metadata, shown, err);
+    qp_free(order);
+    return status;
 }
-
-/* ---- Warnings ----------------------------------------------------------------------------------
- */
 
 static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_error *err)
 {
-    const struct qp_st *st = &plan->checkpoint->st;
+    const char *path = plan->checkpoint->source.path;
     if (plan->n_quantized == 0)
-        QP_TRY(qp_warn(&plan->warnings, &plan->arena, "nothing-quantized", st->file.path,
+        QP_TRY(qp_warn(&plan->warnings, &plan->arena, "nothing-quantized", path,
                        "no tensor is quantized: the output is a copy", err));
-    if (plan->header_bytes - 8 > QP_ST_WARN_HEADER)
+    if (plan->files[0].header_bytes - 8 > QP_ST_WARN_HEADER)
         QP_TRY(qp_warn(
-            &plan->warnings, &plan->arena, "header-over-25MB", st->file.path,
+            &plan->warnings, &plan->arena, "header-over-25MB", path,
             "the header of the output passes 25,000,000 bytes, which some readers refuse", err));
     return QPLAN_OK;
 }
@@ -248,11 +199,9 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
     QP_TRY(make_outputs(plan, err));
-    QP_TRY(
-        check_collisions(plan, err)); /* it explains two equal names better than the order does */
-    QP_TRY(make_order(plan, err));
+    QP_TRY(check_names(plan, err)); /* it explains two equal names better than the order does */
     QP_TRY(make_metadata(plan, err));
-    QP_TRY(measure_header(plan, err));
+    QP_TRY(make_files(plan, err));
     return add_warnings(plan, err);
 }
 
@@ -266,7 +215,7 @@ const char *qplan_plan_output_name(const struct qplan_plan *plan)
 
 uint64_t qplan_plan_output_bytes(const struct qplan_plan *plan)
 {
-    return plan->header_bytes + plan->data_bytes;
+    return plan->files[0].header_bytes + plan->files[0].data_bytes;
 }
 
 size_t qplan_plan_warning_count(const struct qplan_plan *plan)

@@ -9,37 +9,43 @@
 #include "lib/store/checkpoint.h"
 
 struct qp_plan_tensor {
-    const struct qplan_entry *source;
-    bool quantize;
-    struct qplan_scheme scheme; /* where quantize; the axis is resolved */
-    const char *calibrate;
-    const char *rule;            /* the decision that won, "select:all"; NULL = none was asked */
-    const char *reason;          /* why it is kept, or NULL */
-    struct qplan_entry *outputs; /* with offsets */
-    unsigned n_outputs;
+    const struct qp_tensor *source;
+    struct qplan_scheme scheme;             /* where it is quantized; the axis is resolved */
+    const struct qp_calibrator *calibrator; /* NULL = the tensor is kept */
+    const char *rule;        /* the decision that won, "select:all"; NULL = none was asked */
+    const char *reason;      /* why it is kept, or NULL */
+    struct qp_tensor result; /* as the output has it; its parts have offsets */
 };
 
 struct qplan_plan {
     const struct qplan_checkpoint *checkpoint;
+    const struct qp_format *format;
+    struct qp_format_options options;
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
-    enum qplan_zero_point zero_point;
-    struct qp_plan_tensor *tensors; /* in name order, as the checkpoint */
+    struct qp_plan_tensor *tensors; /* in name order, as the checkpoint's */
     size_t n_tensors, n_quantized;
-    struct qplan_entry *outputs; /* of all tensors */
+    char *output_name; /* bare */
+
+    /* The files of the output: one for now. */
+    struct qp_st_new *files;
+    size_t n_files;
+    struct qplan_entry *outputs; /* the stored tensors of all tensors, one behind the other */
+    struct qp_part *parts;       /* beside these */
     size_t n_outputs;
-    char *output_name;                 /* bare */
-    struct qplan_entry **order;        /* outputs as they lie in the file */
-    char *records;                     /* the value of qplan.tensors */
-    struct qp_st_pair *metadata;       /* of the output */
-    struct qp_st_header header;        /* of these; its text is made when it is wanted */
-    uint64_t header_bytes, data_bytes; /* the header with its length */
+    char *records;               /* the value of qplan.tensors */
+    struct qp_st_pair *metadata; /* of the output */
+    size_t n_metadata;
     struct qp_warnings warnings;
-    struct qp_labels labels; /* of the outputs */
     struct qp_arena arena;
 };
 
-/* A plan without decisions: every tensor kept, and its source still to be set. */
+static inline bool qp_is_quantized(const struct qp_plan_tensor *t)
+{
+    return t->calibrator != NULL;
+}
+
+/* A plan without decisions: every tensor kept. */
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,
                               struct qplan_error *err);
 
@@ -48,18 +54,19 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
                                        struct qplan_error *err);
 
 /*
- * Checks the decisions of all tensors against their shapes: axis, group size. Tensors that do not
- * divide are listed, kept or left ragged, as plan->indivisible says.
+ * Checks the decisions of all tensors against their shapes and the layout: axis, group size, what
+ * the layout can store. Tensors that do not divide are listed, kept or left ragged, as
+ * plan->indivisible says; what the layout cannot store is kept.
  */
 enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err);
 
-/* Computes outputs, offsets and header of a plan whose decisions stand, and its warnings. */
+/* Computes outputs, offsets and headers of a plan whose decisions stand, and its warnings. */
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err);
 
 /* Appends the file name of a path without its folder and without ".safetensors". */
 void qp_put_stem(struct qp_writer *w, const char *path);
 
 /* Why a tensor cannot be quantized whatever is asked ("rank 1", "not a float"), or NULL. */
-const char *qp_unquantizable(const struct qplan_entry *entry);
+const char *qp_unquantizable(const struct qp_tensor *tensor);
 
 #endif

@@ -14,24 +14,19 @@ static const char *bare_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void put_shape(struct qp_writer *w, const uint64_t *shape, unsigned rank)
-{
-    qp_json_key(w, "shape");
-    qp_json_open(w, '[');
-    for (unsigned i = 0; i < rank; i++)
-        qp_json_put_u64(w, shape[i]);
-    qp_json_close(w, ']');
-}
-
 static void put_head(struct qp_writer *w, const struct qplan_entry *entry)
 {
     qp_json_key(w, "name");
     qp_json_put_string(w, entry->name, entry->name_len);
     qp_json_key(w, "file");
-    qp_json_put_u64(w, 0);
+    qp_json_put_u64(w, entry->file);
     qp_json_key(w, "dtype");
     qp_json_put_str(w, qplan_storage_name((enum qplan_storage)entry->storage));
-    put_shape(w, entry->shape, entry->rank);
+    qp_json_key(w, "shape");
+    qp_json_open(w, '[');
+    for (unsigned i = 0; i < entry->rank; i++)
+        qp_json_put_u64(w, entry->shape[i]);
+    qp_json_close(w, ']');
 }
 
 static void put_output(struct qp_writer *w, const struct qplan_entry *entry)
@@ -48,38 +43,40 @@ static void put_output(struct qp_writer *w, const struct qplan_entry *entry)
 static void put_tensor(struct qp_writer *w, const struct qp_plan_tensor *t)
 {
     char scheme[QPLAN_SCHEME_TEXT];
-    if (t->quantize)
+    if (qp_is_quantized(t))
         qplan_scheme_format(&t->scheme, scheme);
     qp_json_open(w, '{');
-    put_head(w, t->source);
+    put_head(w, t->source->parts[0].entry);
     qp_json_key(w, "action");
-    qp_json_put_str(w, t->quantize ? "quantize" : "keep");
+    qp_json_put_str(w, qp_is_quantized(t) ? "quantize" : "keep");
     qp_json_key(w, "scheme");
-    qp_json_put_str(w, t->quantize ? scheme : NULL);
+    qp_json_put_str(w, qp_is_quantized(t) ? scheme : NULL);
     qp_json_key(w, "calibrate");
-    qp_json_put_str(w, t->quantize ? t->calibrate : NULL);
+    qp_json_put_str(w, qp_is_quantized(t) ? t->calibrator->name : NULL);
     qp_json_key(w, "rule");
     qp_json_put_str(w, t->rule);
     qp_json_key(w, "reason");
     qp_json_put_str(w, t->reason);
     qp_json_key(w, "outputs");
     qp_json_open(w, '[');
-    for (unsigned i = 0; i < t->n_outputs; i++)
-        put_output(w, &t->outputs[i]);
+    for (unsigned i = 0; i < t->result.n_parts; i++)
+        put_output(w, t->result.parts[i].entry);
     qp_json_close(w, ']');
     qp_json_close(w, '}');
 }
 
-static void put_source(struct qp_writer *w, const struct qp_file *file)
+static void put_source(struct qp_writer *w, const struct qp_source *source)
 {
     qp_json_key(w, "source");
     qp_json_open(w, '[');
-    qp_json_open(w, '{');
-    qp_json_key(w, "file");
-    qp_json_put_str(w, bare_name(file->path));
-    qp_json_key(w, "bytes");
-    qp_json_put_u64(w, file->size);
-    qp_json_close(w, '}');
+    for (size_t i = 0; i < source->listing.n_files; i++) {
+        qp_json_open(w, '{');
+        qp_json_key(w, "file");
+        qp_json_put_str(w, bare_name(source->files[i].file.path));
+        qp_json_key(w, "bytes");
+        qp_json_put_u64(w, source->files[i].file.size);
+        qp_json_close(w, '}');
+    }
     qp_json_close(w, ']');
 }
 
@@ -89,14 +86,16 @@ static void put_files(struct qp_writer *w, const struct qplan_plan *plan)
     qp_json_open(w, '{');
     qp_json_key(w, "files");
     qp_json_open(w, '[');
-    qp_json_open(w, '{');
-    qp_json_key(w, "file");
-    qp_json_put_str(w, plan->output_name);
-    qp_json_key(w, "bytes");
-    qp_json_put_u64(w, qplan_plan_output_bytes(plan));
-    qp_json_key(w, "header_bytes");
-    qp_json_put_u64(w, plan->header_bytes);
-    qp_json_close(w, '}');
+    for (size_t i = 0; i < plan->n_files; i++) {
+        qp_json_open(w, '{');
+        qp_json_key(w, "file");
+        qp_json_put_str(w, plan->output_name);
+        qp_json_key(w, "bytes");
+        qp_json_put_u64(w, plan->files[i].header_bytes + plan->files[i].data_bytes);
+        qp_json_key(w, "header_bytes");
+        qp_json_put_u64(w, plan->files[i].header_bytes);
+        qp_json_close(w, '}');
+    }
     qp_json_close(w, ']');
     qp_json_key(w, "bytes");
     qp_json_put_u64(w, qplan_plan_output_bytes(plan));
@@ -114,14 +113,14 @@ enum qplan_status qplan_plan_write_json(const struct qplan_plan *plan, qplan_wri
     qp_json_key(&w, "numerics");
     qp_json_put_u64(&w, QPLAN_NUMERICS);
     qp_json_key(&w, "format");
-    qp_json_put_str(&w, "qplan");
+    qp_json_put_str(&w, plan->format->name);
     qp_json_key(&w, "nonfinite");
     qp_json_put_str(&w, qp_nonfinite_words[plan->nonfinite]);
     qp_json_key(&w, "indivisible");
     qp_json_put_str(&w, qp_indivisible_words[plan->indivisible]);
     qp_json_key(&w, "zero_point");
-    qp_json_put_str(&w, qp_zero_point_words[plan->zero_point]);
-    put_source(&w, &plan->checkpoint->st.file);
+    qp_json_put_str(&w, qp_zero_point_words[plan->options.zero_point]);
+    put_source(&w, &plan->checkpoint->source);
     put_files(&w, plan);
     qp_json_key(&w, "tensors");
     qp_json_open(&w, '[');

@@ -177,11 +177,11 @@ static const char *show_item(char out[QP_QUOTED], const cJSON *item)
     return out;
 }
 
-static enum qplan_status mismatch(const struct reader *r, const struct qplan_entry *entry,
+static enum qplan_status mismatch(const struct reader *r, const struct qp_tensor *t,
                                   const char *what, const cJSON *expected, const char *found)
 {
     char subject[512], planned[QP_QUOTED];
-    (void)qp_st_subject(subject, &r->plan->checkpoint->st, entry);
+    (void)qp_checkpoint_subject(subject, r->plan->checkpoint, t);
     return qp_fail(r->err, QPLAN_ERR_INVALID, r->name,
                    "the plan is for another checkpoint: %s of %s differs: expected %s, found %s",
                    what, subject, show_item(planned, expected), found);
@@ -194,10 +194,10 @@ static enum qplan_status find_tensor(const struct reader *r, const cJSON *const 
     if (!cJSON_IsString(m[T_NAME]))
         return bad(r, "tensors", "a name for each", NULL);
     const char *name = m[T_NAME]->valuestring;
-    const struct qplan_entry *entry = qp_st_find(&plan->checkpoint->st, name, strlen(name));
-    if (!entry)
+    const struct qp_tensor *found = qp_checkpoint_find(plan->checkpoint, name, strlen(name));
+    if (!found)
         return bad(r, "the plan is for another checkpoint", "only tensors that it has", name);
-    size_t i = (size_t)(entry - plan->checkpoint->st.entries);
+    size_t i = (size_t)(found - plan->checkpoint->tensors);
     if (r->seen[i])
         return bad(r, "tensors", "each tensor once", name);
     r->seen[i] = true;
@@ -206,17 +206,19 @@ static enum qplan_status find_tensor(const struct reader *r, const cJSON *const 
 }
 
 static enum qplan_status check_tensor(const struct reader *r, const cJSON *const *m,
-                                      const struct qplan_entry *entry)
+                                      const struct qp_tensor *t)
 {
-    const char *dtype = qplan_storage_name((enum qplan_storage)entry->storage);
-    char shape[256];
-    if (m[T_FILE] && !is_number(m[T_FILE], 0))
-        return mismatch(r, entry, "file", m[T_FILE], "0");
+    const char *dtype = qplan_storage_name((enum qplan_storage)t->storage);
+    const unsigned file = t->parts[0].entry->file;
+    char shape[256], number[16];
+    (void)snprintf(number, sizeof number, "%u", file);
+    if (m[T_FILE] && !is_number(m[T_FILE], file))
+        return mismatch(r, t, "file", m[T_FILE], number);
     if (!is_string(m[T_DTYPE], dtype))
-        return mismatch(r, entry, "dtype", m[T_DTYPE], dtype);
-    if (!is_shape(m[T_SHAPE], entry->shape, entry->rank))
-        return mismatch(r, entry, "shape", m[T_SHAPE],
-                        qp_format_list(shape, sizeof shape, entry->shape, entry->rank));
+        return mismatch(r, t, "dtype", m[T_DTYPE], dtype);
+    if (!is_shape(m[T_SHAPE], t->shape, t->rank))
+        return mismatch(r, t, "shape", m[T_SHAPE],
+                        qp_format_list(shape, sizeof shape, t->shape, t->rank));
     return QPLAN_OK;
 }
 
@@ -239,11 +241,8 @@ static enum qplan_status read_quantize(const struct reader *r, const cJSON *cons
     if (!is_text_or_null(m[T_CALIBRATE]))
         return bad(r, "calibrate", "a name", NULL);
     const char *calibrate = cJSON_GetStringValue(m[T_CALIBRATE]);
-    t->calibrate = qp_calibrator_find(calibrate ? calibrate : "minmax");
-    if (!t->calibrate)
-        return bad(r, "calibrate", "minmax", calibrate);
-    t->quantize = true;
-    return QPLAN_OK;
+    t->calibrator = qp_calibrator_find(calibrate ? calibrate : "minmax");
+    return t->calibrator ? QPLAN_OK : bad(r, "calibrate", "minmax", calibrate);
 }
 
 /* Reasons are for people: one that does not fit an edited action any more is replaced. */
@@ -292,7 +291,7 @@ static enum qplan_status check_output_tensor(const struct reader *r, const cJSON
     static const char *const keys[] = {"name", "file", "dtype", "shape", "begin", "end", NULL};
     const cJSON *m[MAX_KEYS];
     QP_TRY(members(r, item, "outputs", keys, m));
-    bool same = is_string(m[0], entry->name) && is_number(m[1], 0) &&
+    bool same = is_string(m[0], entry->name) && is_number(m[1], entry->file) &&
                 is_string(m[2], qplan_storage_name((enum qplan_storage)entry->storage)) &&
                 is_shape(m[3], entry->shape, entry->rank) && is_number(m[4], entry->begin) &&
                 is_number(m[5], entry->end);
@@ -306,14 +305,14 @@ static enum qplan_status check_outputs(const struct reader *r, const cJSON *tens
         if (!outputs)
             continue;
         const char *name = cJSON_GetObjectItemCaseSensitive(item, "name")->valuestring;
-        const struct qp_st *st = &r->plan->checkpoint->st;
-        const struct qp_plan_tensor *t =
-            &r->plan->tensors[qp_st_find(st, name, strlen(name)) - st->entries];
-        if (!cJSON_IsArray(outputs) || cJSON_GetArraySize(outputs) != (int)t->n_outputs)
+        const struct qplan_checkpoint *checkpoint = r->plan->checkpoint;
+        const struct qp_tensor *source = qp_checkpoint_find(checkpoint, name, strlen(name));
+        const struct qp_tensor *result = &r->plan->tensors[source - checkpoint->tensors].result;
+        if (!cJSON_IsArray(outputs) || cJSON_GetArraySize(outputs) != result->n_parts)
             return stale(r, "the number of output tensors");
         const cJSON *output = outputs->child;
-        for (unsigned i = 0; i < t->n_outputs; i++, output = output->next)
-            QP_TRY(check_output_tensor(r, output, &t->outputs[i]));
+        for (unsigned i = 0; i < result->n_parts; i++, output = output->next)
+            QP_TRY(check_output_tensor(r, output, result->parts[i].entry));
     }
     return QPLAN_OK;
 }
@@ -350,7 +349,7 @@ static enum qplan_status read_output_name(const struct reader *r, const cJSON *o
         plan->output_name = qp_arena_join(&plan->arena, name, strlen(name), "");
     } else {
         qp_writer_init(&w);
-        qp_put_stem(&w, plan->checkpoint->st.file.path);
+        qp_put_stem(&w, plan->checkpoint->source.path);
         qp_puts(&w, ".quantized.safetensors");
         plan->output_name = w.error ? NULL : qp_arena_join(&plan->arena, w.data, w.n, "");
         qp_writer_free(&w);
@@ -368,7 +367,7 @@ static enum qplan_status check_output(const struct reader *r, const cJSON *outpu
     uint64_t bytes = qplan_plan_output_bytes(plan);
     bool same = (!m[O_BYTES] || is_number(m[O_BYTES], bytes)) &&
                 (!total || is_number(total, bytes)) &&
-                (!m[O_HEADER] || is_number(m[O_HEADER], plan->header_bytes));
+                (!m[O_HEADER] || is_number(m[O_HEADER], plan->files[0].header_bytes));
     return same ? QPLAN_OK : stale(r, "the size of the output");
 }
 
@@ -393,7 +392,7 @@ static const char *const plan_keys[] = {"schema",      "numerics",   "format", "
 static enum qplan_status check_source(const struct reader *r, const cJSON *source)
 {
     static const char *const keys[] = {"file", "bytes", NULL};
-    const struct qp_file *file = &r->plan->checkpoint->st.file;
+    const struct qp_file *file = &r->plan->checkpoint->source.files[0].file;
     const cJSON *m[MAX_KEYS];
     if (!cJSON_IsArray(source) || cJSON_GetArraySize(source) != 1)
         return bad(r, "source", "one file", NULL);
@@ -414,14 +413,15 @@ static enum qplan_status read_settings(const struct reader *r, const cJSON *cons
                    cJSON_IsString(m[P_SCHEMA]) ? m[P_SCHEMA]->valuestring : NULL);
     if (!is_number(m[P_NUMERICS], QPLAN_NUMERICS))
         return bad(r, "numerics", "1", NULL);
-    if (!is_string(m[P_FORMAT], "qplan"))
+    r->plan->format = cJSON_IsString(m[P_FORMAT]) ? qp_format_find(m[P_FORMAT]->valuestring) : NULL;
+    if (!r->plan->format)
         return bad(r, "format", "qplan", NULL);
     QP_TRY(word_of(r, m[P_NONFINITE], "nonfinite", qp_nonfinite_words, &nonfinite));
     QP_TRY(word_of(r, m[P_INDIVISIBLE], "indivisible", qp_indivisible_words, &indivisible));
     QP_TRY(word_of(r, m[P_ZERO], "zero_point", qp_zero_point_words, &zero_point));
     r->plan->nonfinite = (enum qplan_nonfinite)nonfinite;
     r->plan->indivisible = (enum qplan_indivisible)indivisible;
-    r->plan->zero_point = (enum qplan_zero_point)zero_point;
+    r->plan->options.zero_point = (enum qplan_zero_point)zero_point;
     return QPLAN_OK;
 }
 
@@ -433,11 +433,11 @@ static enum qplan_status read_tensors(const struct reader *r, const cJSON *tenso
     for (const cJSON *item = tensors->child; item; item = item->next)
         QP_TRY(read_tensor(r, item));
     for (size_t i = 0; i < r->plan->n_tensors; i++) {
-        const struct qplan_entry *entry = r->plan->tensors[i].source;
+        const struct qp_tensor *t = r->plan->tensors[i].source;
         if (!r->seen[i])
             return qp_fail(r->err, QPLAN_ERR_INVALID, r->name,
                            "the plan is for another checkpoint: tensor %s is missing in it",
-                           qp_quote(quoted, entry->name, entry->name_len));
+                           qp_quote(quoted, t->name, t->name_len));
     }
     return QPLAN_OK;
 }
@@ -466,8 +466,6 @@ enum qplan_status qplan_plan_read(struct qplan_plan **out,
     *out = NULL;
     QP_TRY(qp_plan_check_source(checkpoint, err));
     QP_TRY(qp_plan_new(&r.plan, checkpoint, err));
-    for (size_t i = 0; i < r.plan->n_tensors; i++)
-        r.plan->tensors[i].source = &checkpoint->st.entries[i];
     r.seen = qp_alloc(r.plan->n_tensors, sizeof *r.seen);
     enum qplan_status status = QPLAN_OK;
     if (!r.seen)

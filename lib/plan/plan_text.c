@@ -19,10 +19,10 @@ static bool tensors_alike(const void *ctx, size_t a, size_t b)
 {
     const struct qplan_plan *plan = ctx;
     const struct qp_plan_tensor *x = &plan->tensors[a], *y = &plan->tensors[b];
-    if (x->quantize != y->quantize || x->source->storage != y->source->storage ||
+    if (qp_is_quantized(x) != qp_is_quantized(y) || x->source->storage != y->source->storage ||
         x->reason != y->reason)
         return false;
-    if (x->quantize && !qp_scheme_equal(&x->scheme, &y->scheme))
+    if (qp_is_quantized(x) && !qp_scheme_equal(&x->scheme, &y->scheme))
         return false;
     return qp_same_shape(x->source->shape, x->source->rank, y->source->shape, y->source->rank);
 }
@@ -35,9 +35,9 @@ static void put_line(struct qp_writer *w, const struct qp_plan_tensor *t, size_t
         qp_printf(w, "%zu x ", count);
     qp_puts(w, qp_format_list(shape, sizeof shape, t->source->shape, t->source->rank));
     qp_printf(w, "  %s  ", qplan_storage_name((enum qplan_storage)t->source->storage));
-    if (t->quantize) {
+    if (qp_is_quantized(t)) {
         qplan_scheme_format(&t->scheme, scheme);
-        qp_printf(w, "%s %s\n", scheme, t->calibrate);
+        qp_printf(w, "%s %s\n", scheme, t->calibrator->name);
     } else {
         qp_printf(w, "keep: %s\n", t->reason);
     }
@@ -60,7 +60,7 @@ enum qplan_status qplan_plan_write_text(const struct qplan_plan *plan, qplan_wri
     uint64_t bytes = qplan_plan_output_bytes(plan);
     qp_printf(&w, "\n%s: %" PRIu64 " bytes (%s) from %" PRIu64 ", %zu quantized, %zu kept\n",
               qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name)), bytes,
-              qp_format_bytes(size, bytes), plan->checkpoint->st.file.size, plan->n_quantized,
+              qp_format_bytes(size, bytes), plan->checkpoint->source.n_bytes, plan->n_quantized,
               plan->n_tensors - plan->n_quantized);
     enum qplan_status status = qp_writer_finish(&w, "plan", err);
     qp_writer_free(&w);

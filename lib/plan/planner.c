@@ -4,6 +4,7 @@
  */
 #include "plan.h"
 
+#include "formats/record.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "lib/base/glob.h"
@@ -12,16 +13,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Tables ------------------------------------------------------------------------------------
- */
-
-const char *qp_unquantizable(const struct qplan_entry *entry)
+const char *qp_unquantizable(const struct qp_tensor *tensor)
 {
-    if (entry->begin == entry->end)
+    if (qp_tensor_bytes(tensor) == 0)
         return "empty";
-    if (entry->rank < 2)
-        return entry->rank == 0 ? "rank 0" : "rank 1";
-    return qp_storage_row((enum qplan_storage)entry->storage)->is_source ? NULL : "not a float";
+    if (tensor->rank < 2)
+        return tensor->rank == 0 ? "rank 0" : "rank 1";
+    return qp_storage_row((enum qplan_storage)tensor->storage)->is_source ? NULL : "not a float";
 }
 
 /* ---- Making and freeing ------------------------------------------------------------------------
@@ -30,18 +28,23 @@ const char *qp_unquantizable(const struct qplan_entry *entry)
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,
                               struct qplan_error *err)
 {
-    size_t n = checkpoint->st.n_entries;
+    const size_t n = checkpoint->n_tensors;
     *out = NULL;
     struct qplan_plan *plan = qp_alloc(1, sizeof *plan);
     if (!plan)
         return qp_fail_memory(err, "plan", sizeof *plan);
     plan->checkpoint = checkpoint;
+    plan->format = qp_format_find("qplan");
+    plan->files = qp_alloc(1, sizeof *plan->files);
+    plan->n_files = 1;
     plan->tensors = qp_alloc(n, sizeof *plan->tensors);
-    if (!plan->tensors) {
-        qp_free(plan);
+    if (!plan->tensors || !plan->files) {
+        qplan_plan_free(plan);
         return qp_fail_memory(err, "plan", n * sizeof *plan->tensors);
     }
     plan->n_tensors = n;
+    for (size_t i = 0; i < n; i++)
+        plan->tensors[i].source = &checkpoint->tensors[i];
     *out = plan;
     return QPLAN_OK;
 }
@@ -51,11 +54,13 @@ void qplan_plan_free(struct qplan_plan *plan)
     if (!plan)
         return;
     qp_free(plan->tensors);
+    for (size_t i = 0; plan->files && i < plan->n_files; i++)
+        qp_free(plan->files[i].header);
+    qp_free(plan->files);
     qp_free(plan->outputs);
-    qp_free(plan->order);
+    qp_free(plan->parts);
     qp_free(plan->records);
     qp_free(plan->metadata);
-    qp_labels_free(&plan->labels);
     qp_arena_free(&plan->arena);
     qp_free(plan);
 }
@@ -63,20 +68,20 @@ void qplan_plan_free(struct qplan_plan *plan)
 enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint,
                                        struct qplan_error *err)
 {
-    const struct qp_st *st = &checkpoint->st;
-    if (checkpoint->is_native) {
-        qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
-                "already quantized: expected a plain checkpoint, found " QP_NATIVE_LAYOUT_KEY
+    const struct qp_listing *listing = &checkpoint->source.listing;
+    if (checkpoint->format) {
+        qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
+                "already quantized: expected a plain checkpoint, found " QP_LAYOUT_KEY
                 " in its metadata");
         qp_hint(err, "qplan dequantize makes a plain checkpoint of it");
         return QPLAN_ERR_INVALID;
     }
     const struct qplan_entry *found;
-    QP_TRY(qp_find_quantized(st, &found, err));
+    QP_TRY(qp_find_quantized(listing, &found, err));
     if (!found)
         return QPLAN_OK;
     char subject[512];
-    return qp_fail(err, QPLAN_ERR_INVALID, qp_st_subject(subject, st, found),
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, found),
                    "already quantized: expected a plain checkpoint, found a tensor that belongs to "
                    "quantized weights");
 }
@@ -90,21 +95,9 @@ static bool divides(const struct qp_plan_tensor *t)
            t->source->shape[t->source->rank - 1] % t->scheme.group == 0;
 }
 
-/* Resolves the axis; false where it does not exist, or a group is not whole. */
-static bool fit(struct qp_plan_tensor *t)
-{
-    struct qplan_scheme resolved;
-    if (!t->quantize)
-        return true;
-    if (!qp_scheme_resolve(&t->scheme, t->source->rank, &resolved))
-        return false;
-    t->scheme = resolved;
-    return divides(t);
-}
-
 static void keep(struct qp_plan_tensor *t, const char *rule, const char *reason)
 {
-    t->quantize = false;
+    t->calibrator = NULL;
     t->rule = rule;
     t->reason = reason;
 }
@@ -117,13 +110,13 @@ struct fault_list {
     size_t n;
 };
 
-static void add_fault(struct fault_list *list, const struct qplan_entry *entry)
+static void add_fault(struct fault_list *list, const struct qp_tensor *t)
 {
     char quoted[QP_QUOTED], shape[256];
     if (list->n++ < LISTED)
         qp_fail_more(list->err, "%s%s %s", list->n > 1 ? ", " : "",
-                     qp_quote(quoted, entry->name, entry->name_len),
-                     qp_format_list(shape, sizeof shape, entry->shape, entry->rank));
+                     qp_quote(quoted, t->name, t->name_len),
+                     qp_format_list(shape, sizeof shape, t->shape, t->rank));
 }
 
 static void end_faults(const struct fault_list *list)
@@ -138,14 +131,14 @@ static enum qplan_status check_axes(struct qplan_plan *plan, struct qplan_error 
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
         struct qplan_scheme resolved;
-        if (!t->quantize)
+        if (!qp_is_quantized(t))
             continue;
         if (qp_scheme_resolve(&t->scheme, t->source->rank, &resolved)) {
             t->scheme = resolved;
             continue;
         }
         if (list.n == 0)
-            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->st.file.shown,
+            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
                     "axis %d does not exist in: ", t->scheme.axis);
         add_fault(&list, t->source);
     }
@@ -158,14 +151,14 @@ static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_erro
     struct fault_list list = {.err = err};
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!t->quantize || divides(t) || plan->indivisible == QPLAN_INDIVISIBLE_RAGGED)
+        if (!qp_is_quantized(t) || divides(t) || plan->indivisible == QPLAN_INDIVISIBLE_RAGGED)
             continue;
         if (plan->indivisible == QPLAN_INDIVISIBLE_KEEP) {
             keep(t, t->rule, "indivisible");
             continue;
         }
         if (list.n == 0)
-            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->st.file.shown,
+            qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
                     "group size %" PRIu64 " does not divide the last axis of: ", t->scheme.group);
         add_fault(&list, t->source);
     }
@@ -177,13 +170,27 @@ static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_ERR_INVALID;
 }
 
+/* What the layout cannot store is kept, with the layout's reason. */
+static void keep_misfits(struct qplan_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_tensors && plan->format->misfit; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        struct qp_tensor wanted = *t->source;
+        wanted.scheme = &t->scheme;
+        const char *reason = qp_is_quantized(t) ? plan->format->misfit(&wanted) : NULL;
+        if (reason)
+            keep(t, t->rule, reason);
+    }
+}
+
 enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err)
 {
     QP_TRY(check_axes(plan, err));
     QP_TRY(check_groups(plan, err));
+    keep_misfits(plan);
     plan->n_quantized = 0;
     for (size_t i = 0; i < plan->n_tensors; i++)
-        plan->n_quantized += plan->tensors[i].quantize;
+        plan->n_quantized += qp_is_quantized(&plan->tensors[i]);
     return QPLAN_OK;
 }
 
@@ -217,11 +224,11 @@ static enum qplan_status prepare_patterns(struct patterns *p, struct qp_arena *a
 }
 
 /* The rule of the first pattern that matches; marks every one that does. */
-static const char *match_patterns(struct patterns *p, const struct qplan_entry *entry, bool counts)
+static const char *match_patterns(struct patterns *p, const struct qp_tensor *t, bool counts)
 {
     const char *rule = NULL;
     for (size_t i = 0; i < p->n; i++) {
-        if (!qp_glob_match(p->list[i], entry->name, entry->name_len))
+        if (!qp_glob_match(p->list[i], t->name, t->name_len))
             continue;
         p->used[i] |= counts;
         if (!rule)
@@ -243,13 +250,14 @@ static enum qplan_status check_patterns(const struct patterns *p, const char *wh
 }
 
 static void decide(struct qp_plan_tensor *t, const struct qplan_plan_options *options,
-                   const char *calibrate, struct patterns *include, struct patterns *exclude)
+                   const struct qp_calibrator *calibrator, struct patterns *include,
+                   struct patterns *exclude)
 {
     const char *unfit = qp_unquantizable(t->source);
     const char *excluded = match_patterns(exclude, t->source, true);
     const char *included = match_patterns(include, t->source, !unfit);
     const char *rule = include->n ? included : "select:all";
-    if (t->source->begin == t->source->end) {
+    if (qp_tensor_bytes(t->source) == 0) {
         keep(t, NULL, "empty");
     } else if (excluded) {
         keep(t, excluded, "excluded");
@@ -258,37 +266,30 @@ static void decide(struct qp_plan_tensor *t, const struct qplan_plan_options *op
     } else if (unfit) {
         keep(t, rule, unfit);
     } else {
-        t->quantize = true;
         t->scheme = options->scheme;
-        t->calibrate = calibrate;
+        t->calibrator = calibrator;
         t->rule = rule;
     }
 }
 
-/* Decides on all tensors; faults are looked for and listed only where a decision does not fit. */
 static enum qplan_status decide_all(struct qplan_plan *plan,
                                     const struct qplan_plan_options *options,
                                     struct qplan_error *err)
 {
-    const struct qp_st *st = &plan->checkpoint->st;
-    const char *calibrate = qp_calibrator_find(options->calibrate ? options->calibrate : "minmax");
+    const char *shown = plan->checkpoint->source.listing.shown;
+    const struct qp_calibrator *calibrator =
+        qp_calibrator_find(options->calibrate ? options->calibrate : "minmax");
     struct patterns include = {"--include", options->include, options->n_include, NULL, NULL};
     struct patterns exclude = {"--exclude", options->exclude, options->n_exclude, NULL, NULL};
-    bool all_fit = true;
-    if (!calibrate)
+    if (!calibrator)
         return qp_fail(err, QPLAN_ERR_USAGE, "calibrate", "unknown method: expected minmax");
     QP_TRY(prepare_patterns(&include, &plan->arena, err));
     QP_TRY(prepare_patterns(&exclude, &plan->arena, err));
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        struct qp_plan_tensor *t = &plan->tensors[i];
-        t->source = &st->entries[i];
-        decide(t, options, calibrate, &include, &exclude);
-        all_fit = fit(t) && all_fit;
-        plan->n_quantized += t->quantize;
-    }
-    QP_TRY(check_patterns(&exclude, "tensor", st->file.shown, err));
-    QP_TRY(check_patterns(&include, "tensor that can be quantized", st->file.shown, err));
-    return all_fit ? QPLAN_OK : qp_plan_check(plan, err);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        decide(&plan->tensors[i], options, calibrator, &include, &exclude);
+    QP_TRY(check_patterns(&exclude, "tensor", shown, err));
+    QP_TRY(check_patterns(&include, "tensor that can be quantized", shown, err));
+    return qp_plan_check(plan, err);
 }
 
 /* ---- The name of the output --------------------------------------------------------------------
@@ -314,11 +315,27 @@ static enum qplan_status name_output(struct qplan_plan *plan, const struct qplan
         *colon = '-';
     struct qp_writer w;
     qp_writer_init(&w);
-    qp_put_stem(&w, plan->checkpoint->st.file.path);
+    qp_put_stem(&w, plan->checkpoint->source.path);
     qp_printf(&w, ".%s.safetensors", text);
     plan->output_name = w.error ? NULL : qp_arena_join(&plan->arena, w.data, w.n, "");
     qp_writer_free(&w);
     return plan->output_name ? QPLAN_OK : qp_fail_memory(err, "plan", QPLAN_SCHEME_TEXT);
+}
+
+static enum qplan_status choose_format(struct qplan_plan *plan, const char *name,
+                                       struct qplan_error *err)
+{
+    char quoted[QP_QUOTED];
+    if (!name)
+        return QPLAN_OK;
+    plan->format = qp_format_find(name);
+    if (plan->format)
+        return QPLAN_OK;
+    (void)qp_fail(err, QPLAN_ERR_USAGE, "format", "unknown layout %s: expected ",
+                  qp_quote(quoted, name, strlen(name)));
+    for (size_t i = 0; qp_format_at(i); i++)
+        qp_fail_more(err, "%s%s", i ? ", " : "", qp_format_at(i)->name);
+    return QPLAN_ERR_USAGE;
 }
 
 enum qplan_status qplan_plan_make(struct qplan_plan **out,
@@ -331,8 +348,10 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
     QP_TRY(qp_plan_new(&plan, checkpoint, err));
     plan->indivisible = options->indivisible;
     plan->nonfinite = options->nonfinite;
-    plan->zero_point = options->zero_point;
-    enum qplan_status status = decide_all(plan, options, err);
+    plan->options.zero_point = options->zero_point;
+    enum qplan_status status = choose_format(plan, options->format, err);
+    if (status == QPLAN_OK)
+        status = decide_all(plan, options, err);
     if (status == QPLAN_OK)
         status = name_output(plan, &options->scheme, err);
     if (status == QPLAN_OK)

@@ -23,9 +23,10 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
     };
     *report = NULL;
     if (o->prove && !o->against)
-        return qp_fail(err, QPLAN_ERR_USAGE, checkpoint->st.file.shown, "a proof needs the source");
-    if (o->against && o->against->is_native)
-        return qp_fail(err, QPLAN_ERR_INVALID, o->against->st.file.shown,
+        return qp_fail(err, QPLAN_ERR_USAGE, checkpoint->source.listing.shown,
+                       "a proof needs the source");
+    if (o->against && o->against->format)
+        return qp_fail(err, QPLAN_ERR_INVALID, o->against->source.listing.shown,
                        "the source is itself quantized: expected the plain checkpoint");
     if (run && !o->against) { /* nothing to do there, but one that was named must be usable */
         const struct qp_device_need nothing = {.n_rows = 0};

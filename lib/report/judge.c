@@ -40,8 +40,8 @@ enum qplan_status qp_gates_check_plan(const struct qplan_gate *const *gates, siz
         bool matched = gates[i]->scope != QP_SCOPE_GLOB;
         for (size_t k = 0; !matched && k < plan->n_tensors; k++) {
             const struct qp_plan_tensor *t = &plan->tensors[k];
-            matched =
-                t->quantize && qp_glob_match(gates[i]->glob, t->source->name, t->source->name_len);
+            matched = qp_is_quantized(t) &&
+                      qp_glob_match(gates[i]->glob, t->source->name, t->source->name_len);
         }
         if (!matched)
             return bad_gate(gates[i], no_match, err);
@@ -102,8 +102,8 @@ static struct qplan_maybe row_value(const struct qp_row *row, enum qp_metric_id 
     case QP_METRIC_RATIO:
         return qp_ratio((double)sizes.source_bytes, stored);
     case QP_METRIC_RATIO_IDEAL:
-        return qp_ratio(qplan_storage_bits(row->tensor.source),
-                        qplan_dtype_bits(row->tensor.native->scheme.dtype));
+        return qp_ratio(qplan_storage_bits((enum qplan_storage)row->tensor->storage),
+                        qplan_dtype_bits(row->tensor->scheme->dtype));
     default:
         if (qp_metric_row(id)->measured && !row->measured)
             return (struct qplan_maybe){0, false};
@@ -159,9 +159,8 @@ static enum qplan_status find_worst(const struct qplan_report *report, struct qp
     bool matched = false;
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_row *row = &report->rows[i];
-        if (!row->facts ||
-            (gate->scope == QP_SCOPE_GLOB &&
-             !qp_glob_match(gate->glob, row->tensor.entry->name, row->tensor.entry->name_len)))
+        if (!row->facts || (gate->scope == QP_SCOPE_GLOB &&
+                            !qp_glob_match(gate->glob, row->tensor->name, row->tensor->name_len)))
             continue;
         matched = true;
         struct qplan_maybe value = row_value(row, gate->metric);
@@ -201,7 +200,7 @@ static enum qplan_status describe_failure(struct qplan_report *report, struct qp
     char quoted[QP_QUOTED];
     qp_writer_init(&w);
     if (r->row) {
-        qp_quote(quoted, r->row->tensor.entry->name, r->row->tensor.entry->name_len);
+        qp_quote(quoted, r->row->tensor->name, r->row->tensor->name_len);
         size_t n = strlen(quoted); /* without the quotes */
         qp_put(&w, quoted + 1, n > 2 ? n - 2 : 0);
     } else {

@@ -3,6 +3,8 @@
  */
 #include "report.h"
 
+#include "formats/record.h"
+
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "lib/base/glob.h"
@@ -18,12 +20,7 @@
 /* ---- Numbers -----------------------------------------------------------------------------------
  */
 
-static uint64_t entry_bytes(const struct qplan_entry *entry)
-{
-    return entry ? entry->end - entry->begin : 0;
-}
-
-static uint64_t elements_of(const struct qp_logical *t)
+static uint64_t elements_of(const struct qp_tensor *t)
 {
     uint64_t n = 1;
     for (unsigned i = 0; i < t->rank; i++)
@@ -33,18 +30,17 @@ static uint64_t elements_of(const struct qp_logical *t)
 
 struct qp_sizes qp_row_sizes(const struct qp_row *row)
 {
-    const struct qp_logical *t = &row->tensor;
-    const struct qp_native_tensor *native = t->native;
-    struct qp_sizes sizes = {.elements = elements_of(t), .source_bytes = entry_bytes(t->entry)};
-    if (!native) {
+    const struct qp_tensor *t = row->tensor;
+    struct qp_sizes sizes = {.elements = elements_of(t), .source_bytes = qp_tensor_bytes(t)};
+    if (!t->scheme) {
         sizes.code_bytes = row->restored ? sizes.source_bytes : 0;
         return sizes;
     }
-    sizes.sets = qp_entry_elements(native->part[QP_SCALE]);
-    sizes.source_bytes = sizes.elements * (qplan_storage_bits(t->source) / 8);
-    sizes.code_bytes = entry_bytes(native->part[QP_CODES]);
-    sizes.param_bytes =
-        entry_bytes(native->part[QP_SCALE]) + entry_bytes(native->part[QP_ZERO_POINT]);
+    const struct qp_matrix sets = qp_tensor_part(t, QP_SCALE)->matrix;
+    sizes.sets = sets.rows * sets.cols;
+    sizes.code_bytes = qp_role_bytes(t, QP_CODES);
+    sizes.param_bytes = sizes.source_bytes - sizes.code_bytes; /* what the other parts have */
+    sizes.source_bytes = sizes.elements * (qplan_storage_bits((enum qplan_storage)t->storage) / 8);
     return sizes;
 }
 
@@ -95,10 +91,10 @@ struct builder {
     bool failed; /* the proof; err describes the first offender */
 };
 
-static bool is_included(const struct qp_report_request *request, const struct qp_logical *t)
+static bool is_included(const struct qp_report_request *request, const struct qp_tensor *t)
 {
     for (size_t i = 0; i < request->n_include; i++) {
-        if (qp_glob_match(request->include[i], t->entry->name, t->entry->name_len))
+        if (qp_glob_match(request->include[i], t->name, t->name_len))
             return true;
     }
     return request->n_include == 0;
@@ -109,14 +105,14 @@ static enum qplan_status check_includes(const struct builder *b)
     const struct qp_report_request *q = b->request;
     char quoted[QP_QUOTED];
     for (size_t i = 0; i < q->n_include; i++) {
-        struct qp_logical_cursor cursor = {0};
-        struct qp_logical t;
         bool used = false;
         QP_TRY(qp_glob_check(q->include[i], b->err));
-        while (!used && qp_logical_next(q->file, &cursor, &t))
-            used = qp_glob_match(q->include[i], t.entry->name, t.entry->name_len);
+        for (size_t k = 0; k < q->file->n_tensors && !used; k++) {
+            const struct qp_tensor *t = &q->file->tensors[k];
+            used = qp_glob_match(q->include[i], t->name, t->name_len);
+        }
         if (!used)
-            return qp_fail(b->err, QPLAN_ERR_INVALID, q->file->st.file.shown,
+            return qp_fail(b->err, QPLAN_ERR_INVALID, q->file->source.listing.shown,
                            "--include %s matches no tensor",
                            qp_quote(quoted, q->include[i], strlen(q->include[i])));
     }
@@ -124,9 +120,9 @@ static enum qplan_status check_includes(const struct builder *b)
 }
 
 /* Without a plan only the tensor itself can say why it was not quantized. */
-static const char *guess_reason(const struct qp_logical *t)
+static const char *guess_reason(const struct qp_tensor *t)
 {
-    const char *unfit = qp_unquantizable(t->entry);
+    const char *unfit = qp_unquantizable(t);
     return unfit ? unfit : "not quantized";
 }
 
@@ -135,16 +131,16 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
     const struct qplan_plan *plan = b->request->plan;
     row->restored = b->request->restored && b->request->restored[row - b->report->rows];
     if (plan) {
-        const struct qp_st *st = &plan->checkpoint->st;
-        const struct qplan_entry *entry = row->tensor.entry;
-        const struct qplan_entry *found = qp_st_find(st, entry->name, entry->name_len);
-        const struct qp_plan_tensor *planned = &plan->tensors[found - st->entries];
+        const struct qplan_checkpoint *c = plan->checkpoint;
+        const struct qp_tensor *found =
+            qp_checkpoint_find(c, row->tensor->name, row->tensor->name_len);
+        const struct qp_plan_tensor *planned = &plan->tensors[found - c->tensors];
         row->rule = planned->rule;
         row->reason = planned->reason;
-    } else if (!row->tensor.native && !row->restored) {
-        row->reason = guess_reason(&row->tensor);
+    } else if (!row->tensor->scheme && !row->restored) {
+        row->reason = guess_reason(row->tensor);
     }
-    if (!row->tensor.native)
+    if (!row->tensor->scheme)
         return QPLAN_OK;
     row->facts = qp_arena_alloc(&b->report->arena, 1, sizeof *row->facts);
     return row->facts ? QPLAN_OK : qp_fail_memory(b->err, "report", sizeof *row->facts);
@@ -154,20 +150,18 @@ static enum qplan_status make_rows(struct builder *b)
 {
     const struct qplan_checkpoint *file = b->request->file;
     struct qplan_report *report = b->report;
-    struct qp_logical_cursor cursor = {0};
-    struct qp_logical t;
-    report->rows = qp_alloc(file->st.n_entries, sizeof *report->rows);
+    report->rows = qp_alloc(file->n_tensors, sizeof *report->rows);
     if (!report->rows)
-        return qp_fail_memory(b->err, "report", file->st.n_entries * sizeof *report->rows);
+        return qp_fail_memory(b->err, "report", file->n_tensors * sizeof *report->rows);
     QP_TRY(check_includes(b));
-    while (qp_logical_next(file, &cursor, &t)) {
-        if (!is_included(b->request, &t))
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        if (!is_included(b->request, &file->tensors[i]))
             continue;
         struct qp_row *row = &report->rows[report->n_rows++];
-        row->tensor = t;
+        row->tensor = &file->tensors[i];
         QP_TRY(fill_row(b, row));
     }
-    return qp_report_facts(report->rows, report->n_rows, &file->st, b->request->strict_params,
+    return qp_report_facts(report->rows, report->n_rows, file, b->request->strict_params,
                            b->run ? b->run->threads : 0, b->err);
 }
 
@@ -190,9 +184,9 @@ static void QP_PRINTF(3, 4) offend(struct builder *b, const char *subject, const
     (void)qp_fail(b->err, QPLAN_ERR_PROOF, subject, "%s", text);
 }
 
-static bool fits_source(const struct qp_logical *t, const struct qplan_entry *source)
+static bool fits_source(const struct qp_tensor *t, const struct qp_tensor *source)
 {
-    return t->source == (enum qplan_storage)source->storage &&
+    return t->storage == source->storage &&
            qp_same_shape(t->shape, t->rank, source->shape, source->rank);
 }
 
@@ -201,28 +195,29 @@ static enum qplan_status misfit(struct builder *b, const struct qp_row *row, con
 {
     char subject[512];
     const struct qp_report_request *q = b->request;
-    (void)qp_st_subject(subject, &q->file->st, row->tensor.entry);
+    (void)qp_checkpoint_subject(subject, q->file, row->tensor);
     if (!q->prove)
-        return qp_fail(b->err, QPLAN_ERR_INVALID, subject, "%s %s", what, q->source->st.file.shown);
-    offend(b, subject, "%s %s", what, q->source->st.file.shown);
+        return qp_fail(b->err, QPLAN_ERR_INVALID, subject, "%s %s", what,
+                       q->source->source.listing.shown);
+    offend(b, subject, "%s %s", what, q->source->source.listing.shown);
     return QPLAN_OK;
 }
 
 /* Pairs the rows with the source; a row without a partner has none in .pairs. */
 static enum qplan_status pair_rows(struct builder *b, size_t *n_pairs)
 {
-    const struct qp_st *source = &b->request->source->st;
     for (size_t i = 0; i < b->report->n_rows; i++) {
         struct qp_row *row = &b->report->rows[i];
-        const struct qp_logical *t = &row->tensor;
-        const struct qplan_entry *entry = qp_st_find(source, t->entry->name, t->entry->name_len);
-        row->proven = entry && fits_source(t, entry);
-        if (!entry)
+        const struct qp_tensor *t = row->tensor;
+        const struct qp_tensor *source =
+            qp_checkpoint_find(b->request->source, t->name, t->name_len);
+        row->proven = source && fits_source(t, source);
+        if (!source)
             QP_TRY(misfit(b, row, "this tensor is not in the source"));
         else if (!row->proven)
             QP_TRY(misfit(b, row, "type or shape is not that of the source"));
         else
-            b->pairs[(*n_pairs)++] = (struct qp_pair){.file = *t, .source = entry};
+            b->pairs[(*n_pairs)++] = (struct qp_pair){.file = t, .source = source};
     }
     return QPLAN_OK;
 }
@@ -231,8 +226,8 @@ static void describe_offence(struct builder *b, const struct qp_pair *pair)
 {
     const struct qp_measure *m = &pair->result;
     char subject[512], at[256], x[QP_F64_TEXT], y[QP_F64_TEXT], bound[QP_F64_TEXT];
-    (void)qp_st_subject(subject, &b->request->file->st, pair->file.entry);
-    if (m->offences && !pair->file.native) {
+    (void)qp_checkpoint_subject(subject, b->request->file, pair->file);
+    if (m->offences && !pair->file->scheme) {
         offend(b, subject,
                "a kept tensor differs from the source: expected byte %.0f, found %.0f at byte "
                "%" PRIu64 " of the tensor, and %" PRIu64 " such bytes in all",
@@ -247,8 +242,8 @@ static void describe_offence(struct builder *b, const struct qp_pair *pair)
             " such elements in all",
             qp_format_coordinates(at, sizeof at, pair->source->shape, pair->source->rank, m->first),
             x, y, bound, m->offences);
-    } else if (m->bad_pads) {
-        offend(b, subject, "spare nibbles must be 0: found %" PRIu64 " that are not", m->bad_pads);
+    } else if (m->bad_fill) {
+        offend(b, subject, "spare nibbles must be 0: found %" PRIu64 " that are not", m->bad_fill);
     }
 }
 
@@ -258,7 +253,7 @@ static enum qplan_status take_results(struct builder *b, size_t n_pairs)
     struct qp_row *row = b->report->rows;
     for (size_t i = 0; i < n_pairs; i++, row++) {
         const struct qp_pair *pair = &b->pairs[i];
-        while (row->tensor.entry != pair->file.entry)
+        while (row->tensor != pair->file)
             row++;
         if (row->facts) {
             row->measure = qp_arena_alloc(&b->report->arena, 1, sizeof *row->measure);
@@ -267,7 +262,7 @@ static enum qplan_status take_results(struct builder *b, size_t n_pairs)
             *row->measure = pair->result;
         }
         row->measured = true;
-        if (pair->result.offences || pair->result.bad_pads) {
+        if (pair->result.offences || pair->result.bad_fill) {
             row->proven = false;
             if (b->request->prove)
                 describe_offence(b, pair);
@@ -279,31 +274,30 @@ static enum qplan_status take_results(struct builder *b, size_t n_pairs)
 
 static void find_missing(struct builder *b)
 {
-    const struct qp_st *source = &b->request->source->st;
-    const struct qp_st *file = &b->request->file->st;
+    const struct qplan_checkpoint *source = b->request->source, *file = b->request->file;
     char subject[512];
-    for (size_t i = 0; i < source->n_entries; i++) {
-        const struct qplan_entry *entry = &source->entries[i];
-        const struct qplan_entry *there = qp_st_find(file, entry->name, entry->name_len);
-        if (there && !qp_is_sidecar(b->request->file, there))
+    for (size_t i = 0; i < source->n_tensors; i++) {
+        const struct qp_tensor *t = &source->tensors[i];
+        if (qp_checkpoint_find(file, t->name, t->name_len))
             continue;
         b->report->missing++;
         if (b->request->prove)
-            offend(b, qp_st_subject(subject, source, entry),
-                   "this tensor of the source is missing in %s", file->file.shown);
+            offend(b, qp_checkpoint_subject(subject, source, t),
+                   "this tensor of the source is missing in %s", file->source.listing.shown);
     }
 }
 
 /* The source's metadata must be there, "format" excepted, and nothing but ours beside it. */
 static void check_metadata(struct builder *b)
 {
-    const struct qp_st *file = &b->request->file->st, *source = &b->request->source->st;
+    const struct qp_st *file = &b->request->file->source.files[0];
+    const struct qp_st *source = &b->request->source->source.files[0];
     char quoted[QP_QUOTED];
     const struct qp_st *sides[2] = {source, file};
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < sides[side]->n_metadata; i++) {
             const struct qp_st_pair *pair = &sides[side]->metadata[i];
-            if (qp_native_owns_key(pair->key) || strcmp(pair->key, "format") == 0)
+            if (qp_owns_key(pair->key) || strcmp(pair->key, "format") == 0)
                 continue;
             const struct qp_st_pair *other = qp_st_metadata(sides[1 - side], pair->key);
             if (!other || other->value_len != pair->value_len ||
@@ -322,9 +316,10 @@ static enum qplan_status measure(struct builder *b)
     if (!b->pairs)
         return qp_fail_memory(b->err, "report", b->report->n_rows * sizeof *b->pairs);
     QP_TRY(pair_rows(b, &n_pairs));
-    QP_TRY(qp_measure_pairs(b->pairs, n_pairs, &q->file->st, &q->source->st, b->run, b->err));
-    QP_TRY(qp_file_unchanged(&q->source->st.file, b->err));
-    QP_TRY(qp_file_unchanged(&q->file->st.file, b->err));
+    QP_TRY(
+        qp_measure_pairs(b->pairs, n_pairs, &q->file->source, &q->source->source, b->run, b->err));
+    QP_TRY(qp_source_unchanged(&q->source->source, b->err));
+    QP_TRY(qp_source_unchanged(&q->file->source, b->err));
     QP_TRY(take_results(b, n_pairs));
     find_missing(b);
     if (q->prove)
@@ -344,7 +339,7 @@ static void add_kept(struct qplan_report *report, const struct qp_row *row)
     if (i == report->n_kept)
         report->kept[report->n_kept++].reason = row->reason;
     report->kept[i].tensors++;
-    report->kept[i].bytes += entry_bytes(row->tensor.entry);
+    report->kept[i].bytes += qp_tensor_bytes(row->tensor);
 }
 
 static void pool(struct qplan_report *report, const struct qp_row *row)
@@ -376,7 +371,7 @@ struct bits {
 static void add_row(struct qplan_report *report, const struct qp_row *row, struct bits *bits)
 {
     struct qplan_totals *t = &report->totals;
-    const struct qp_logical *tensor = &row->tensor;
+    const struct qp_tensor *tensor = row->tensor;
     struct qp_sizes sizes = qp_row_sizes(row);
     t->tensors++;
     t->elements += sizes.elements;
@@ -386,15 +381,15 @@ static void add_row(struct qplan_report *report, const struct qp_row *row, struc
     t->quantized += row->restored;
     if (row->restored)
         return;
-    if (!tensor->native) {
+    if (!tensor->scheme) {
         t->kept++;
-        t->kept_bytes += entry_bytes(tensor->entry);
+        t->kept_bytes += qp_tensor_bytes(tensor);
         add_kept(report, row);
         return;
     }
     t->quantized++;
-    bits->source += sizes.elements * qplan_storage_bits(tensor->source);
-    bits->code += sizes.elements * qplan_dtype_bits(tensor->native->scheme.dtype);
+    bits->source += sizes.elements * qplan_storage_bits((enum qplan_storage)tensor->storage);
+    bits->code += sizes.elements * qplan_dtype_bits(tensor->scheme->dtype);
     pool(report, row);
     report->measured_elements += row->measured ? sizes.elements : 0;
 }
@@ -421,14 +416,14 @@ static enum qplan_status describe_files(struct builder *b)
     const struct qp_report_request *q = b->request;
     struct qplan_report *report = b->report;
     report->command = q->command;
-    report->format = q->file->is_native ? "qplan" : "safetensors";
-    report->header_bytes = q->file->st.header_bytes;
-    report->totals.file_bytes = q->file->st.file.size;
+    report->format = q->file->format ? q->file->format->name : "safetensors";
+    report->header_bytes = q->file->source.files[0].header_bytes;
+    report->totals.file_bytes = q->file->source.n_bytes;
     report->path = qp_arena_join(&report->arena, q->path, strlen(q->path), "");
     if (q->source) {
-        const char *path = q->source->st.file.path;
+        const char *path = q->source->source.path;
         report->source_path = qp_arena_join(&report->arena, path, strlen(path), "");
-        report->source_file_bytes = q->source->st.file.size;
+        report->source_file_bytes = q->source->source.n_bytes;
     }
     if (!report->path || (q->source && !report->source_path))
         return qp_fail_memory(b->err, "report", strlen(q->path));

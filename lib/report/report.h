@@ -11,7 +11,7 @@
 
 /* One logical tensor. */
 struct qp_row {
-    struct qp_logical tensor;
+    const struct qp_tensor *tensor;
     const char *reason, *rule;
     struct qp_param_facts *facts; /* quantized only */
     struct qp_measure *measure;   /* quantized, and measured */
@@ -73,8 +73,9 @@ struct qp_report_request {
 
 /* Reads the facts of the rows that have room for them, with so many threads; 0 = one for each CPU.
  */
-enum qplan_status qp_report_facts(struct qp_row *rows, size_t n, const struct qp_st *st,
-                                  bool strict, unsigned threads, struct qplan_error *err);
+enum qplan_status qp_report_facts(struct qp_row *rows, size_t n,
+                                  const struct qplan_checkpoint *file, bool strict,
+                                  unsigned threads, struct qplan_error *err);
 
 /* PROOF with the first offender in err if .prove is set; the report is made all the same. */
 enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,

@@ -14,7 +14,7 @@
 #define ROWS_AT_ONCE 32
 
 struct team {
-    const struct qp_st *st;
+    const struct qplan_checkpoint *file;
     struct qp_row *rows;
     size_t n_rows;
     bool strict;
@@ -58,7 +58,7 @@ static void read_rows(struct team *team, struct qp_facts_reader *reader, size_t 
         if (!row->facts)
             continue;
         enum qplan_status status =
-            qp_facts_read(reader, row->tensor.native, team->strict, row->facts, err);
+            qp_facts_read(reader, row->tensor, team->strict, row->facts, err);
         if (status != QPLAN_OK) {
             fail(team, i, status, err);
             return;
@@ -74,7 +74,7 @@ static void work(void *ctx, unsigned worker)
     size_t first, end;
     (void)worker;
     while (claim(team, &first, &end)) {
-        enum qplan_status status = reader ? QPLAN_OK : qp_facts_open(&reader, team->st, &err);
+        enum qplan_status status = reader ? QPLAN_OK : qp_facts_open(&reader, team->file, &err);
         if (status == QPLAN_OK)
             read_rows(team, reader, first, end, &err);
         else
@@ -83,11 +83,12 @@ static void work(void *ctx, unsigned worker)
     qp_facts_close(reader);
 }
 
-enum qplan_status qp_report_facts(struct qp_row *rows, size_t n, const struct qp_st *st,
-                                  bool strict, unsigned threads, struct qplan_error *err)
+enum qplan_status qp_report_facts(struct qp_row *rows, size_t n,
+                                  const struct qplan_checkpoint *file, bool strict,
+                                  unsigned threads, struct qplan_error *err)
 {
     struct team team = {
-        .st = st, .rows = rows, .n_rows = n, .strict = strict, .first_bad = n, .err = err};
+        .file = file, .rows = rows, .n_rows = n, .strict = strict, .first_bad = n, .err = err};
     const uint64_t claims = qp_div_up(n, ROWS_AT_ONCE);
     if (pthread_mutex_init(&team.lock, NULL) != 0)
         return qp_fail_memory(err, "report", sizeof team.lock);

@@ -39,7 +39,7 @@ static void put_nulls(struct qp_writer *w, const char *const *keys)
 
 static void put_coordinates(struct qp_writer *w, const struct qp_row *row)
 {
-    const struct qp_logical *t = &row->tensor;
+    const struct qp_tensor *t = row->tensor;
     uint64_t coordinate[QPLAN_MAX_RANK] = {0};
     qp_coordinates(coordinate, t->shape, t->rank, row->measure->max_at);
     qp_json_open(w, '[');
@@ -136,8 +136,8 @@ static void put_quantized(struct qp_writer *w, const struct qp_row *row,
     const struct qp_param_facts *facts = row->facts;
     double stored = (double)(sizes->code_bytes + sizes->param_bytes);
     put_maybe(w, "ratio_ideal",
-              qp_ratio(qplan_storage_bits(row->tensor.source),
-                       qplan_dtype_bits(row->tensor.native->scheme.dtype)));
+              qp_ratio(qplan_storage_bits((enum qplan_storage)row->tensor->storage),
+                       qplan_dtype_bits(row->tensor->scheme->dtype)));
     put_maybe(w, "ratio", qp_ratio((double)sizes->source_bytes, stored));
     put_maybe(w, "bpw", qp_ratio(8.0 * stored, (double)sizes->elements));
     put_maybe(w, "scale_min", (struct qplan_maybe){facts->scale_min, true});
@@ -157,21 +157,22 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
                                          "scale_max",   "half_step", "bound",     "max_abs",
                                          "max_at",      "rms",       "sqnr_db",   "cosine",
                                          "clipped",     "max_clip",  "nonfinite", NULL};
-    const struct qp_logical *t = &row->tensor;
+    const struct qp_tensor *t = row->tensor;
     const struct qp_sizes sizes = qp_row_sizes(row);
     char scheme[QPLAN_SCHEME_TEXT];
-    if (t->native)
-        qplan_scheme_format(&t->native->scheme, scheme);
+    if (t->scheme)
+        qplan_scheme_format(t->scheme, scheme);
     qp_json_open(w, '{');
     qp_json_key(w, "name");
-    qp_json_put_string(w, t->entry->name, t->entry->name_len);
-    put_text(w, "action", row->restored ? "dequantize" : t->native ? "quantize" : "keep");
+    qp_json_put_string(w, t->name, t->name_len);
+    put_text(w, "action", row->restored ? "dequantize" : t->scheme ? "quantize" : "keep");
     put_text(w, "reason", row->reason);
     put_text(w, "rule", row->rule);
-    put_text(w, "scheme", t->native ? scheme : NULL);
-    put_text(w, "calibrate", t->native ? t->native->calibrate : NULL);
-    put_text(w, "source_dtype", qplan_storage_name(t->source));
-    put_text(w, "storage_dtype", qplan_storage_name((enum qplan_storage)t->entry->storage));
+    put_text(w, "scheme", t->scheme ? scheme : NULL);
+    put_text(w, "calibrate", t->scheme ? t->calibrate : NULL);
+    put_text(w, "source_dtype", qplan_storage_name((enum qplan_storage)t->storage));
+    put_text(w, "storage_dtype",
+             qplan_storage_name((enum qplan_storage)t->parts[0].entry->storage));
     qp_json_key(w, "shape");
     qp_json_open(w, '[');
     for (unsigned i = 0; i < t->rank; i++)
@@ -182,7 +183,7 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
     put_count(w, "source_bytes", sizes.source_bytes);
     put_count(w, "code_bytes", sizes.code_bytes);
     put_count(w, "param_bytes", sizes.param_bytes);
-    if (row->facts && t->native)
+    if (row->facts && t->scheme)
         put_quantized(w, row, &sizes);
     else
         put_nulls(w, unused);
@@ -227,7 +228,7 @@ static void put_gates(struct qp_writer *w, const struct qplan_report *report)
         put_text(w, "expr", r->gate->text);
         qp_json_key(w, "tensor");
         if (r->row)
-            qp_json_put_string(w, r->row->tensor.entry->name, r->row->tensor.entry->name_len);
+            qp_json_put_string(w, r->row->tensor->name, r->row->tensor->name_len);
         else
             qp_json_put_null(w);
         put_number(w, "value", r->value, qp_metric_row(r->gate->metric)->integer);

@@ -43,10 +43,10 @@ static void put_bytes(struct qp_writer *w, uint64_t n_bytes)
     qp_puts(w, qp_format_bytes(text, n_bytes));
 }
 
-static void put_name(struct qp_writer *w, const struct qp_logical *t)
+static void put_name(struct qp_writer *w, const struct qp_tensor *t)
 {
     char quoted[QP_QUOTED];
-    qp_quote(quoted, t->entry->name, t->entry->name_len);
+    qp_quote(quoted, t->name, t->name_len);
     size_t n = strlen(quoted);
     if (n > 2)
         qp_put(w, quoted + 1, n - 2);
@@ -60,18 +60,18 @@ static void put_name(struct qp_writer *w, const struct qp_logical *t)
 static const char *row_name(const void *ctx, size_t i, size_t *n)
 {
     const struct qplan_report *report = ctx;
-    *n = report->rows[i].tensor.entry->name_len;
-    return report->rows[i].tensor.entry->name;
+    *n = report->rows[i].tensor->name_len;
+    return report->rows[i].tensor->name;
 }
 
 static bool rows_alike(const void *ctx, size_t a, size_t b)
 {
     const struct qplan_report *report = ctx;
-    const struct qp_logical *x = &report->rows[a].tensor, *y = &report->rows[b].tensor;
-    if (!x->native != !y->native || x->source != y->source ||
-        x->entry->storage != y->entry->storage)
+    const struct qp_tensor *x = report->rows[a].tensor, *y = report->rows[b].tensor;
+    if (!x->scheme != !y->scheme || x->storage != y->storage ||
+        x->parts[0].entry->storage != y->parts[0].entry->storage)
         return false;
-    if (x->native && !qp_scheme_equal(&x->native->scheme, &y->native->scheme))
+    if (x->scheme && !qp_scheme_equal(x->scheme, y->scheme))
         return false;
     const char *reason = report->rows[a].reason, *other = report->rows[b].reason;
     if (!reason != !other || (reason && strcmp(reason, other) != 0))
@@ -118,18 +118,18 @@ static const struct line empty_line = {.bound = -1, .max_abs = -1};
 static void put_facts(struct printer *p, const struct qp_row *row, const struct line *line,
                       size_t count)
 {
-    const struct qp_logical *t = &row->tensor;
+    const struct qp_tensor *t = row->tensor;
     char scheme[QPLAN_SCHEME_TEXT], shape[1536]; /* room for any: 64 numbers */
     qp_puts(p->w, "  ");
     if (count > 1)
         qp_printf(p->w, "%zu x ", count);
     qp_puts(p->w, qp_format_list(shape, sizeof shape, t->shape, t->rank));
-    qp_printf(p->w, "  %s  ", qplan_storage_name(t->source));
-    if (!t->native) {
+    qp_printf(p->w, "  %s  ", qplan_storage_name((enum qplan_storage)t->storage));
+    if (!t->scheme) {
         qp_printf(p->w, "kept%s%s\n", row->reason ? ": " : "", row->reason ? row->reason : "");
         return;
     }
-    qplan_scheme_format(&t->native->scheme, scheme);
+    qplan_scheme_format(t->scheme, scheme);
     struct qp_sizes sizes = qp_row_sizes(row);
     qp_puts(p->w, scheme);
     put_brief(
@@ -148,7 +148,7 @@ static void put_row(struct printer *p, const struct qp_row *row)
 {
     struct line line = empty_line;
     add_to_line(&line, row);
-    put_name(p->w, &row->tensor);
+    put_name(p->w, row->tensor);
     put_facts(p, row, &line, 1);
 }
 
@@ -210,7 +210,7 @@ static double error_score(const struct qplan_report *report, const struct qp_row
 static double kept_score(const struct qplan_report *report, const struct qp_row *row)
 {
     (void)report;
-    uint64_t bytes = row->tensor.entry->end - row->tensor.entry->begin;
+    uint64_t bytes = qp_tensor_bytes(row->tensor);
     return row->facts || bytes == 0 ? NAN : (double)bytes;
 }
 
@@ -243,11 +243,11 @@ static void put_kept(struct printer *p)
     size_t n = top_rows(report, kept_score, top);
     qp_puts(p->w, n ? "  largest: " : "");
     for (size_t i = 0; i < n; i++) {
-        const struct qp_logical *t = &report->rows[top[i]].tensor;
+        const struct qp_tensor *t = report->rows[top[i]].tensor;
         qp_puts(p->w, i ? ", " : "");
         put_name(p->w, t);
         qp_puts(p->w, " ");
-        put_bytes(p->w, t->entry->end - t->entry->begin);
+        put_bytes(p->w, qp_tensor_bytes(t));
     }
     qp_puts(p->w, n ? "\n" : "");
 }

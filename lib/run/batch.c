@@ -1,69 +1,57 @@
 /*
- * batch.c - a unit of many small tensors that follow each other: one read for some of them,
- * and one write of what they become.
+ * batch.c - a unit of many small tensors that follow each other: one read for some of them, and one
+ * write of what they become.
  */
 #include "strips.h"
 
 /* A tensor of a batch: small enough that every strip is whole bands, one behind the other. */
-static void begin_small(struct qp_strips *s, const struct qp_task *batch,
-                        const struct qp_plan_tensor *t)
+static enum qplan_status quantize_small(const struct qp_worker *batch,
+                                        const struct qp_plan_tensor *t, const char *bytes)
 {
-    const struct qp_job *job = batch->context->job;
-    const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
-    const uint64_t n_elems = job->tile_bytes / elem_bytes;
+    const size_t tile_bytes = batch->context->job->tile_bytes;
+    const uint64_t n_elems = tile_bytes / qp_source_elem_bytes(t);
     const struct qp_unit unit = {.kind = QP_UNIT_WHOLE,
                                  .tensor = t,
                                  .batch = batch->unit->batch,
-                                 .limits = {n_elems, job->tile_bytes / 64, n_elems, n_elems},
+                                 .limits = {n_elems, tile_bytes / 64, n_elems, n_elems},
                                  .n_strips = UINT64_MAX};
-    qp_strips_begin(s, batch, &unit);
-    qp_strips_set(s, 0, 0);
+    return qp_quantize_strips(batch, &unit, bytes);
 }
 
-static enum qplan_status quantize_small(const struct qp_task *batch, const struct qp_plan_tensor *t,
-                                        const char *bytes)
-{
-    struct qp_strips strips;
-    begin_small(&strips, batch, t);
-    return qp_strips_quantize(&strips, bytes);
-}
-
-static enum qplan_status keep_small(const struct qp_task *batch, const struct qp_plan_tensor *t,
+static enum qplan_status keep_small(const struct qp_worker *batch, const struct qp_plan_tensor *t,
                                     const char *bytes)
 {
-    const struct qp_unit unit = {.kind = QP_UNIT_COPY, .tensor = t, .batch = batch->unit->batch};
-    struct qp_task task = *batch;
-    task.unit = &unit;
-    return qp_task_write(&task, 0, 0, bytes, (size_t)(t->source->end - t->source->begin));
+    struct qp_worker w = *batch;
+    return qp_worker_write(&w, &t->result.parts[0], 0, bytes, (size_t)qp_tensor_bytes(t->source));
 }
 
 /* Tensors follow each other without a hole in the source, so one read gets n of them. */
-static enum qplan_status do_tensors(struct qp_task *task,
+static enum qplan_status do_tensors(struct qp_worker *w,
                                     const struct qp_plan_tensor *const *tensors, size_t n)
 {
-    const uint64_t begin = tensors[0]->source->begin, end = tensors[n - 1]->source->end;
-    const uint64_t off = task->st->header_bytes + begin;
-    char *tile = qp_io_room(task->b->tile, off, off);
-    QP_TRY(qp_file_read(&task->st->file, off, tile, (size_t)(end - begin), task->err));
+    const struct qp_source *source = &w->context->plan->checkpoint->source;
+    const struct qplan_entry *first = qp_source_entry(tensors[0]);
+    const uint64_t n_bytes = qp_source_entry(tensors[n - 1])->end - first->begin;
+    char *tile = qp_source_room(source, first, 0, w->b->tile);
+    QP_TRY(qp_source_read(source, first, 0, tile, (size_t)n_bytes, w->err));
     for (size_t i = 0; i < n; i++) {
-        const struct qp_plan_tensor *t = tensors[i];
-        const char *bytes = tile + (t->source->begin - begin);
-        QP_TRY((t->quantize ? quantize_small : keep_small)(task, t, bytes));
+        const char *bytes = tile + (qp_source_entry(tensors[i])->begin - first->begin);
+        QP_TRY((qp_is_quantized(tensors[i]) ? quantize_small : keep_small)(w, tensors[i], bytes));
     }
     return QPLAN_OK;
 }
 
-enum qplan_status qp_batch_run(struct qp_task *task)
+enum qplan_status qp_run_batch(struct qp_worker *w)
 {
-    const struct qp_unit *unit = task->unit;
+    const struct qp_unit *unit = w->unit;
     size_t first = 0;
     for (size_t i = 0; i < unit->n_batch; i++) {
         const bool is_last = i + 1 == unit->n_batch;
-        const uint64_t begin = unit->batch[first]->source->begin;
-        if (is_last || unit->batch[i + 1]->source->end - begin > unit->n) {
-            QP_TRY(do_tensors(task, unit->batch + first, i + 1 - first));
+        const uint64_t begin = qp_source_entry(unit->batch[first])->begin;
+        if (is_last || qp_source_entry(unit->batch[i + 1])->end - begin > unit->n) {
+            QP_TRY(do_tensors(w, unit->batch + first, i + 1 - first));
             first = i + 1;
         }
     }
-    return qp_task_flush(task);
+    return qp_worker_flush(w);
 }

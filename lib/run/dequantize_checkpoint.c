@@ -1,33 +1,30 @@
 /*
  * dequantize_checkpoint.c - from a native quantized checkpoint back to a plain one, streaming.
  */
-#include "lib/job/decode.h"
-#include "lib/job/decode_device.h"
-#include "lib/report/report.h"
-#include "units.h"
-
+#include "formats/record.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
+#include "lib/job/decode.h"
+#include "lib/job/decode_device.h"
 #include "lib/job/job.h"
 #include "lib/model/dtype.h"
-#include "lib/store/transfer.h"
-
-#include <string.h>
+#include "lib/report/report.h"
+#include "lib/store/outs.h"
 
 struct item {
-    struct qp_logical tensor;
+    const struct qp_tensor *tensor;
     struct qplan_entry output;
 };
 
 struct engine {
     struct qp_job job; /* first: a step gets the job and means the engine */
     const struct qplan_checkpoint *file;
-    const struct qp_out *out;
-    uint64_t header_bytes;
+    struct qp_outs outs;
     struct qplan_device *device; /* NULL = the CPU */
     struct item *items;          /* in name order */
     size_t n_items;
     struct qp_flat flat;
+    struct qp_st_new output;
 };
 
 /* What a worker does at a time: elements of a quantized tensor, bytes of another. */
@@ -39,10 +36,15 @@ struct unit {
 struct buffers {
     void *block;  /* decoded values in working precision */
     void *stored; /* room for elements as they are written, or bytes of a kept tensor */
-    uint8_t *codes;
+    void *codes;  /* room for the codes of a unit */
     struct qp_param_window window;
     struct qp_flat_buffers flat; /* in the place of all but stored, on a device */
 };
+
+static bool is_quantized(const struct item *item)
+{
+    return item->tensor->scheme != NULL;
+}
 
 /* ---- Memory ------------------------------------------------------------------------------------
  */
@@ -68,7 +70,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->codes = qp_take(carve, QP_DECODE_ROOM(unit_elems(tile_bytes)));
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
-    b->window.stored = qp_take(carve, n_sets * sizeof(float));
+    b->window.stored = qp_take(carve, QP_PART_ROOM(n_sets, sizeof(float)));
 }
 
 static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
@@ -90,9 +92,9 @@ static uint64_t item_length(const void *ctx, size_t i, uint64_t *unit_length)
 {
     const struct engine *e = ctx;
     const struct item *item = &e->items[i];
-    *unit_length = item->tensor.native ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes / 4;
-    return item->tensor.native ? qp_entry_elements(&item->output)
-                               : item->output.end - item->output.begin;
+    *unit_length = is_quantized(item) ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes / 4;
+    return is_quantized(item) ? qp_entry_elements(&item->output)
+                              : item->output.end - item->output.begin;
 }
 
 static enum qplan_dtype output_dtype(const struct unit *unit)
@@ -104,15 +106,16 @@ static enum qplan_dtype output_dtype(const struct unit *unit)
 static enum qplan_status decode(const struct engine *e, const struct unit *unit,
                                 const struct buffers *b, char *stored, struct qplan_error *err)
 {
-    const struct qp_native_tensor *t = unit->item->tensor.native;
-    const enum qplan_dtype source = qp_storage_row(t->source)->dtype, dtype = output_dtype(unit);
+    const struct qp_tensor *t = unit->item->tensor;
+    const enum qplan_dtype source = qp_storage_row((enum qplan_storage)t->storage)->dtype;
+    const enum qplan_dtype dtype = output_dtype(unit);
     const size_t size = qp_float_bytes(dtype);
-    struct qp_decoder decoder = {.st = &e->file->st,
+    struct qp_decoder decoder = {.source = &e->file->source,
                                  .tensor = t,
                                  .work = qp_source_kernels(source, e->job.run->isa)->work,
                                  .elem = unit->pos,
                                  .n = unit->n,
-                                 .codes = b->codes,
+                                 .room = b->codes,
                                  .y = b->block,
                                  .window = b->window,
                                  .window_sets = window_sets(e->job.tile_bytes)};
@@ -127,7 +130,6 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
     return QPLAN_OK;
 }
 
-/* The same on a device. */
 static enum qplan_status decode_on_device(const struct engine *e, const struct unit *unit,
                                           const struct buffers *b, char *stored,
                                           struct qplan_error *err)
@@ -135,8 +137,8 @@ static enum qplan_status decode_on_device(const struct engine *e, const struct u
     const size_t size = qp_float_bytes(output_dtype(unit));
     struct qp_flat_walk walk = {.device = e->device,
                                 .b = &b->flat,
-                                .st = &e->file->st,
-                                .tensor = unit->item->tensor.native,
+                                .source = &e->file->source,
+                                .tensor = unit->item->tensor,
                                 .elem = unit->pos,
                                 .n = unit->n};
     bool found;
@@ -152,22 +154,21 @@ static enum qplan_status decode_on_device(const struct engine *e, const struct u
 static enum qplan_status restore(const struct engine *e, const struct unit *unit,
                                  const struct buffers *b, struct qplan_error *err)
 {
+    const struct qplan_entry *output = &unit->item->output;
     const size_t size = qp_float_bytes(output_dtype(unit));
-    const uint64_t off = e->header_bytes + unit->item->output.begin + unit->pos * size;
-    char *stored = qp_io_room(b->stored, off, off);
+    char *stored = qp_outs_room(&e->outs, output, unit->pos * size, b->stored);
     QP_TRY((e->device ? decode_on_device : decode)(e, unit, b, stored, err));
-    return qp_out_write(e->out, off, stored, (size_t)unit->n * size, err);
+    return qp_outs_write(&e->outs, output, unit->pos * size, stored, (size_t)unit->n * size, err);
 }
 
 static enum qplan_status do_unit(const struct engine *e, const struct unit *unit,
                                  const struct buffers *b, struct qplan_error *err)
 {
-    if (unit->item->tensor.native)
+    const struct item *item = unit->item;
+    if (is_quantized(item))
         return restore(e, unit, b, err);
-    const struct qp_st *st = &e->file->st;
-    return qp_copy_range(st, st->header_bytes + unit->item->tensor.entry->begin + unit->pos, e->out,
-                         e->header_bytes + unit->item->output.begin + unit->pos, unit->n, b->stored,
-                         err);
+    return qp_outs_copy(&e->outs, &item->output, &e->file->source, item->tensor->parts[0].entry,
+                        unit->pos, unit->n, b->stored, err);
 }
 
 static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
@@ -177,9 +178,9 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
     if (!qp_flat_claim(job, &e->flat, &claimed))
         return false;
     struct unit unit = {&e->items[claimed.item], claimed.pos, claimed.n};
-    uint64_t bits = unit.item->tensor.native
-                        ? qplan_storage_bits((enum qplan_storage)unit.item->output.storage)
-                        : 8;
+    const uint64_t bits = is_quantized(unit.item)
+                              ? qplan_storage_bits((enum qplan_storage)unit.item->output.storage)
+                              : 8;
     if (do_unit(e, &unit, buffers, err) == QPLAN_OK)
         qp_job_advance(job, unit.n * bits / 8);
     else
@@ -194,88 +195,89 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 static enum qplan_status check_params(const struct qplan_checkpoint *file, struct qplan_error *err)
 {
     struct qp_param_facts facts;
-    for (size_t i = 0; i < file->n_native; i++)
-        QP_TRY(qp_read_param_facts(&file->st, &file->native[i], true, &facts, err));
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        if (file->tensors[i].scheme)
+            QP_TRY(qp_read_param_facts(file, &file->tensors[i], true, &facts, err));
+    }
     return QPLAN_OK;
 }
 
 static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dtype,
                                     struct qplan_error *err)
 {
-    struct qp_logical_cursor cursor = {0};
-    struct qp_logical t;
-    e->items = qp_alloc(e->file->st.n_entries, sizeof *e->items);
+    e->items = qp_alloc(e->file->n_tensors, sizeof *e->items);
     if (!e->items)
-        return qp_fail_memory(err, "tensors", e->file->st.n_entries * sizeof *e->items);
-    while (qp_logical_next(e->file, &cursor, &t)) {
-        struct item *item = &e->items[e->n_items++];
-        bool converts = t.native && dtype;
-        item->tensor = t;
-        item->output = (struct qplan_entry){
-            .name = t.entry->name,
-            .name_len = t.entry->name_len,
-            .shape = t.shape,
-            .rank = (uint8_t)t.rank,
-            .storage = (uint8_t)(converts ? qp_dtype_storage(*dtype) : t.source),
+        return qp_fail_memory(err, "tensors", e->file->n_tensors * sizeof *e->items);
+    for (size_t i = 0; i < e->file->n_tensors; i++) {
+        const struct qp_tensor *t = &e->file->tensors[i];
+        e->items[e->n_items++] = (struct item){
+            .tensor = t,
+            .output = {.name = t->name,
+                       .name_len = t->name_len,
+                       .shape = t->shape,
+                       .rank = t->rank,
+                       .storage =
+                           t->scheme && dtype ? (uint8_t)qp_dtype_storage(*dtype) : t->storage},
         };
     }
     return QPLAN_OK;
 }
 
-/* Offsets and the complete header: the file's metadata without the native layout's own. */
-static enum qplan_status make_header(struct engine *e, struct qp_writer *header,
-                                     uint64_t *data_bytes, struct qplan_error *err)
+/* Offsets and header of the output: the file's metadata without what qplan adds itself. */
+static enum qplan_status make_header(struct engine *e, struct qplan_error *err)
 {
-    const struct qp_st *st = &e->file->st;
+    const struct qp_st *st = &e->file->source.files[0];
     struct qplan_entry **order = qp_alloc(e->n_items, sizeof *order);
-    struct qp_st_pair *pairs = qp_alloc(st->n_metadata, sizeof *pairs);
+    struct qp_st_pair *metadata = qp_alloc(st->n_metadata, sizeof *metadata);
     enum qplan_status status = QPLAN_OK;
-    size_t n_pairs = 0;
-    if (!order || !pairs)
+    size_t n = 0;
+    if (order && metadata) {
+        for (size_t i = 0; i < e->n_items; i++)
+            order[i] = &e->items[i].output;
+        for (size_t i = 0; i < st->n_metadata; i++) {
+            if (!qp_owns_key(st->metadata[i].key))
+                metadata[n++] = st->metadata[i];
+        }
+        status = qp_st_make(&e->output, order, e->n_items, metadata, n, st->file.shown, err);
+    } else {
         status = qp_fail_memory(err, "tensors", e->n_items * sizeof *order);
-    for (size_t i = 0; status == QPLAN_OK && i < e->n_items; i++)
-        order[i] = &e->items[i].output;
-    for (size_t i = 0; status == QPLAN_OK && i < st->n_metadata; i++) {
-        if (!qp_native_owns_key(st->metadata[i].key))
-            pairs[n_pairs++] = st->metadata[i];
     }
-    if (status == QPLAN_OK)
-        status = qp_st_layout(order, e->n_items, data_bytes, st->file.shown, err);
-    if (status == QPLAN_OK)
-        status = qp_st_put_header(header, (const struct qplan_entry *const *)order, e->n_items,
-                                  pairs, n_pairs, st->file.shown, err);
     qp_free(order);
-    qp_free(pairs);
+    qp_free(metadata);
     return status;
 }
 
-/* The report is on the written file; the rows are the items, in the same order. */
+/* The report is on the written file; its rows are the items, in the same order. */
 static enum qplan_status make_report(struct qplan_report **report, const struct engine *e,
                                      const char *path, struct qplan_error *err)
 {
-    struct qplan_checkpoint *written;
+    struct qp_source source;
+    struct qplan_checkpoint *written = NULL;
     bool *restored = qp_alloc(e->n_items, sizeof *restored);
     if (!restored)
         return qp_fail_memory(err, "report", e->n_items);
     for (size_t i = 0; i < e->n_items; i++)
-        restored[i] = e->items[i].tensor.native != NULL;
-    enum qplan_status status = qp_checkpoint_open_fd(&written, e->out->fd, path, err);
+        restored[i] = is_quantized(&e->items[i]);
+    enum qplan_status status = qp_outs_read_back(&e->outs, &source, path, err);
+    if (status == QPLAN_OK)
+        status = qp_checkpoint_make(&written, &source, err);
     if (status == QPLAN_OK) {
         struct qp_report_request request = {
             .command = "dequantize", .path = path, .file = written, .restored = restored};
         status = qp_report_make(report, &request, NULL, err);
-        if (status == QPLAN_OK)
-            (*report)->owned = written;
-        else
-            qplan_checkpoint_close(written);
     }
+    if (status == QPLAN_OK)
+        (*report)->owned = written;
+    else
+        qplan_checkpoint_close(written);
     qp_free(restored);
     return status;
 }
 
-static enum qplan_status write_output(struct engine *e, struct qp_out *out, const char *path,
-                                      const struct qplan_run *run, struct qplan_report **report,
-                                      struct qplan_error *err)
+/* All between the opening of the output and its name. */
+static enum qplan_status write_tensors(struct engine *e, const char *path,
+                                       const struct qplan_run *run, struct qplan_report **report,
+                                       struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {
         .buffers_size = sizeof(struct buffers), .carve = carve_buffers, .step = step};
@@ -284,32 +286,23 @@ static enum qplan_status write_output(struct engine *e, struct qp_out *out, cons
                                                 .device_bytes = qp_flat_block_bytes,
                                                 .attach = attach_lane,
                                                 .step = step};
-    const struct qp_file *inputs[] = {&e->file->st.file};
-    struct qp_writer header;
-    uint64_t data_bytes = 0;
-    qp_writer_init(&header);
-    enum qplan_status status = make_header(e, &header, &data_bytes, err);
-    if (status == QPLAN_OK)
-        status = qp_out_open(out, path, run && run->force, header.n + data_bytes, inputs, 1, err);
-    if (status == QPLAN_OK) {
-        e->out = out;
-        e->header_bytes = header.n;
-        e->flat = (struct qp_flat){.ctx = e, .n_items = e->n_items, .length = item_length};
-        status = qp_out_write(out, 0, header.data, header.n, err);
-        if (status == QPLAN_OK)
-            status = qp_job_run(&e->job, e->device ? &on_device : &on_cpu, run, data_bytes, err);
-        if (status == QPLAN_OK)
-            status = qp_file_unchanged(inputs[0], err);
-        if (status == QPLAN_OK)
-            status = make_report(report, e, path, err);
-        bool synced = true, all_threads = e->job.n_ran == e->job.n_workers;
-        if (status == QPLAN_OK)
-            status = qp_out_commit(out, &synced, err);
-        if (status == QPLAN_OK)
-            status = qp_report_notes(*report, all_threads, synced, err);
-        qp_out_discard(out);
-    }
-    qp_writer_free(&header);
+    bool synced = true;
+    e->flat = (struct qp_flat){.ctx = e, .n_items = e->n_items, .length = item_length};
+    QP_TRY(qp_job_run(&e->job, e->device ? &on_device : &on_cpu, run, e->output.data_bytes, err));
+    QP_TRY(qp_source_unchanged(&e->file->source, err));
+    QP_TRY(make_report(report, e, path, err));
+    QP_TRY(qp_outs_commit(&e->outs, &synced, err));
+    return qp_report_notes(*report, e->job.n_ran == e->job.n_workers, synced, err);
+}
+
+static enum qplan_status write_output(struct engine *e, const char *path,
+                                      const struct qplan_run *run, struct qplan_report **report,
+                                      struct qplan_error *err)
+{
+    QP_TRY(make_header(e, err));
+    QP_TRY(qp_outs_open(&e->outs, path, run && run->force, &e->output, 1, &e->file->source, err));
+    enum qplan_status status = write_tensors(e, path, run, report, err);
+    qp_outs_discard(&e->outs);
     return status;
 }
 
@@ -319,19 +312,16 @@ static enum qplan_status take_device(struct engine *e, const struct qplan_run *r
     struct qp_device_need need = {.n_rows = 0};
     for (size_t i = 0; i < e->n_items; i++) {
         const struct item *item = &e->items[i];
-        const struct qp_native_tensor *t = item->tensor.native;
-        if (!t)
+        const struct qp_tensor *t = item->tensor;
+        if (!is_quantized(item))
             continue;
         const struct qp_device_row row = {
             .kind = QP_KIND_DECODE,
-            .dtype = qp_storage_row(t->source)->dtype,
-            .scheme = t->scheme,
+            .dtype = qp_storage_row((enum qplan_storage)t->storage)->dtype,
+            .scheme = *t->scheme,
             .as = qp_storage_row((enum qplan_storage)item->output.storage)->dtype};
-        const struct qplan_entry *codes = t->part[QP_CODES];
-        const uint64_t size = qp_float_bytes(row.as);
-        qp_need_add(&need, &row,
-                    codes->end - codes->begin + qp_entry_elements(&item->output) * size,
-                    item->tensor.entry->name, item->tensor.entry->name_len);
+        const uint64_t n_bytes = qp_entry_elements(&item->output) * qp_float_bytes(row.as);
+        qp_need_add(&need, &row, qp_role_bytes(t, QP_CODES) + n_bytes, t->name, t->name_len);
     }
     if (run)
         QP_TRY(qp_device_take(run->device, &need, run->threads, err));
@@ -347,26 +337,26 @@ enum qplan_status qplan_dequantize(struct qplan_report **report,
     *report = NULL;
     if (dtype && *dtype != QPLAN_F32 && *dtype != QPLAN_F16 && *dtype != QPLAN_BF16)
         return qp_fail(err, QPLAN_ERR_USAGE, "dtype", "expected f32, f16 or bf16");
-    if (!checkpoint->is_native)
-        return qp_fail(err, QPLAN_ERR_INVALID, checkpoint->st.file.shown,
+    if (!checkpoint->format)
+        return qp_fail(err, QPLAN_ERR_INVALID, checkpoint->source.listing.shown,
                        "not a quantized checkpoint of the native layout: expected " //
-                       QP_NATIVE_LAYOUT_KEY " in its metadata, found none");
+                       QP_LAYOUT_KEY " in its metadata, found none");
     QP_TRY(check_params(checkpoint, err));
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
-    struct qp_out out;
     e->file = checkpoint;
     enum qplan_status status = make_items(e, dtype, err);
     if (status == QPLAN_OK)
         status = take_device(e, run, err);
     if (status == QPLAN_OK)
-        status = write_output(e, &out, out_path, run, report, err);
+        status = write_output(e, out_path, run, report, err);
     if (status != QPLAN_OK) {
         qplan_report_free(*report);
         *report = NULL;
     }
     qp_free(e->items);
+    qp_free(e->output.header);
     qp_free(e);
     return status;
 }

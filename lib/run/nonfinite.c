@@ -2,7 +2,7 @@
  * nonfinite.c - describing values that are not finite: where the first one is, and how many. Only
  * the path to an error comes here, so it reads the tensor again, slowly.
  */
-#include "units.h"
+#include "unit.h"
 
 #include "kernels/kernel.h"
 #include "lib/base/check.h"
@@ -30,9 +30,11 @@ static void scan_values(struct scan *scan, const double *x, size_t n, uint64_t e
     }
 }
 
-enum qplan_status qp_fail_nonfinite(const struct qp_st *st, const struct qplan_entry *entry,
-                                    void *buffer, size_t n_buffer, struct qplan_error *err)
+enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
+                                    const struct qp_tensor *tensor, void *buffer, size_t n_buffer,
+                                    struct qplan_error *err)
 {
+    const struct qplan_entry *entry = tensor->parts[0].entry;
     const enum qplan_dtype dtype = qp_storage_row((enum qplan_storage)entry->storage)->dtype;
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     const size_t size = qp_float_bytes(dtype);
@@ -41,8 +43,7 @@ enum qplan_status qp_fail_nonfinite(const struct qp_st *st, const struct qplan_e
     double x[256];
     for (uint64_t elem = 0; elem < n_elems; elem += step) {
         size_t n = (size_t)qp_min_u64(step, n_elems - elem);
-        QP_TRY(qp_file_read(&st->file, st->header_bytes + entry->begin + elem * size, buffer,
-                            n * size, err));
+        QP_TRY(qp_source_read(&checkpoint->source, entry, elem * size, buffer, n * size, err));
         for (size_t i = 0; i < n; i += 256) {
             size_t part = (size_t)qp_min_u64(256, n - i);
             f64->load(dtype, part, (const char *)buffer + i * size, x);
@@ -50,7 +51,7 @@ enum qplan_status qp_fail_nonfinite(const struct qp_st *st, const struct qplan_e
         }
     }
     char subject[512], at[256];
-    qp_fail(err, QPLAN_ERR_VALUE, qp_st_subject(subject, st, entry),
+    qp_fail(err, QPLAN_ERR_VALUE, qp_checkpoint_subject(subject, checkpoint, tensor),
             "not a finite number: expected finite values, found %s at %s, flat index %" PRIu64
             ", and %" PRIu64 " such values in all",
             isnan(scan.value) ? "NaN"

@@ -7,7 +7,9 @@
 
 static struct qp_device_scratch scratch_of(const struct qp_unit_buffers *b)
 {
-    return (struct qp_device_scratch){b->lo, b->hi, b->scale, b->zero, b->stored, b->codes};
+    return (struct qp_device_scratch){b->state,  (char *)b->state + b->n_sets * sizeof(double),
+                                      b->scale,  b->zero,
+                                      b->stored, b->codes};
 }
 
 struct qp_device_work qp_device_work(const struct qp_plan_tensor *t, const struct qp_sets *sets,
@@ -17,7 +19,7 @@ struct qp_device_work qp_device_work(const struct qp_plan_tensor *t, const struc
         .dtype = qp_storage_row((enum qplan_storage)t->source->storage)->dtype,
         .tile = piece->tile,
         .rule = qp_code_rule(&t->scheme),
-        .packed = qplan_dtype_bits(t->scheme.dtype) == 4,
+        .packed = qp_part_is_nibbles(qp_tensor_part(&t->result, QP_CODES)),
         .last_len = sets->last_len,
         /* Rows of the matrix begin rows of codes. */
         .phase = piece->col % sets->last_len,

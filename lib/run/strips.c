@@ -1,286 +1,315 @@
 /*
- * strips.c - the steps of a unit: bytes of the source in a tile, kernels, bytes of the
- * output. Nothing here decides what comes next.
+ * strips.c - bytes of the source in a tile, calibrator and kernels, bytes of the output. Nothing
+ * here decides what comes next.
  */
 #include "strips.h"
 
 #include "lib/model/dtype.h"
 #include "on_device.h"
-#include "units.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-void qp_task_prepare(struct qp_task *task, const struct qp_plan_tensor *t)
+static const struct qp_plan_tensor *tensor_of(const struct qp_worker *w)
 {
+    return w->unit->tensor;
+}
+
+static const struct qp_part *part_of(const struct qp_worker *w, enum qp_role role)
+{
+    return qp_tensor_part(&tensor_of(w)->result, role);
+}
+
+void qp_worker_prepare(struct qp_worker *w)
+{
+    const struct qp_plan_tensor *t = tensor_of(w);
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
-    task->kernels = qp_source_kernels(row->dtype, task->context->job->run->isa);
-    task->rule = qp_code_rule(&t->scheme);
-    task->form = qp_code_form(&t->scheme, task->context->job->run->isa);
-    /* Under this policy a value that is not finite has ended the job before any code is made. */
-    task->rule.bounded = task->context->plan->nonfinite == QPLAN_NONFINITE_ERROR;
-    qp_sets_make(&task->sets, &t->scheme, t->source->shape, t->source->rank);
+    w->kernels = qp_source_kernels(row->dtype, w->context->job->run->isa);
+    w->rule = qp_code_rule(&t->scheme);
+    /*
+     * Kernels may then trust that all values are finite, since any other has ended the job before a
+     * code is made, and that they fit the scale, which was made to cover them.
+     */
+    w->rule.bounded =
+        w->context->plan->nonfinite == QPLAN_NONFINITE_ERROR && !t->calibrator->can_clip;
+    qp_sets_make(&w->sets, &t->scheme, t->source->shape, t->source->rank);
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-static enum qplan_status flush_joined(const struct qp_task *task, struct qp_joined *joined)
+static enum qplan_status flush_joined(const struct qp_worker *w, struct qp_joined *joined)
 {
     size_t n = joined->n;
     joined->n = 0;
-    return qp_out_write(task->context->out, joined->off, joined->data, n, task->err);
+    if (n == 0)
+        return QPLAN_OK;
+    return qp_out_write(&w->context->outs->files[joined->file], joined->at, joined->data, n,
+                        w->err);
 }
 
-/* Room for n bytes behind what is joined; what they do not follow, or leave no room, goes first. */
-static enum qplan_status join_room(const struct qp_task *task, struct qp_joined *joined,
-                                   uint64_t off, size_t n)
+/* Where bytes of a part wait for what follows them in the file. */
+static enum qp_joined_kind joined_kind(const struct qp_unit *unit, enum qp_role role)
 {
-    if (off != joined->off + joined->n || n > joined->cap - joined->n)
-        QP_TRY(flush_joined(task, joined));
-    if (joined->n == 0)
-        joined->off = off;
-    return QPLAN_OK;
+    if (role == QP_PLAIN)
+        return QP_JOIN_KEPT;
+    if (role == QP_SCALE)
+        return QP_JOIN_SCALES;
+    /* Behind the codes of a small tensor come its zero points, then the codes of the next. */
+    return role == QP_ZERO && !unit->batch ? QP_JOIN_ZEROS : QP_JOIN_CODES;
 }
 
-static enum qplan_status join(const struct qp_task *task, struct qp_joined *joined, uint64_t off,
-                              const void *bytes, size_t n)
+enum qplan_status qp_worker_write(struct qp_worker *w, const struct qp_part *part, uint64_t off,
+                                  const void *bytes, size_t n)
 {
-    QP_TRY(join_room(task, joined, off, n));
-    if (n > joined->cap)
-        return qp_out_write(task->context->out, off, bytes, n, task->err);
+    struct qp_joined *joined = &w->b->joined[joined_kind(w->unit, part->role)];
+    const uint64_t at = qp_outs_at(w->context->outs, part->entry, off);
+    const bool follows = part->entry->file == joined->file && at == joined->at + joined->n;
+    if (!follows || n > joined->cap - joined->n)
+        QP_TRY(flush_joined(w, joined));
+    /* Codes of a large tensor are long enough to be written by themselves. */
+    if (n > joined->cap || (part->role == QP_CODES && !w->unit->batch))
+        return qp_outs_write(w->context->outs, part->entry, off, bytes, n, w->err);
+    if (joined->n == 0) {
+        joined->file = part->entry->file;
+        joined->at = at;
+    }
     memcpy(joined->data + joined->n, bytes, n);
     joined->n += n;
     return QPLAN_OK;
 }
 
-/* Where bytes of an output tensor wait for what follows them in the file. */
-static enum qp_joined_kind joined_kind(const struct qp_unit *unit, unsigned part)
-{
-    if (!unit->tensor->quantize)
-        return QP_JOIN_KEPT;
-    if (part == QP_SCALE)
-        return QP_JOIN_SCALES;
-    /* Behind the codes of a small tensor come its zero points, then the codes of the next. */
-    return part == QP_ZERO_POINT && !unit->batch ? QP_JOIN_ZEROS : QP_JOIN_CODES;
-}
-
-enum qplan_status qp_task_write(const struct qp_task *task, unsigned part, uint64_t off,
-                                const void *bytes, size_t n)
-{
-    const struct qp_unit *unit = task->unit;
-    uint64_t at = task->context->plan->header_bytes + unit->tensor->outputs[part].begin + off;
-    return join(task, &task->b->joined[joined_kind(unit, part)], at, bytes, n);
-}
-
-enum qplan_status qp_task_flush(const struct qp_task *task)
+enum qplan_status qp_worker_flush(struct qp_worker *w)
 {
     for (int i = 0; i < QP_JOINS; i++)
-        QP_TRY(flush_joined(task, &task->b->joined[i]));
+        QP_TRY(flush_joined(w, &w->b->joined[i]));
     return QPLAN_OK;
 }
 
-/* ---- Steps -------------------------------------------------------------------------------------
- */
-
-enum qplan_status qp_task_read(struct qp_task *task)
+static enum qplan_status write_run(void *ctx, const struct qp_part *part, uint64_t off,
+                                   const void *bytes, size_t n, struct qplan_error *err)
 {
-    const struct qplan_entry *source = task->unit->tensor->source;
-    const size_t elem_bytes = task->kernels->elem_bytes;
-    const uint64_t elem = task->piece.row * task->sets.row_len + task->piece.col;
-    const uint64_t off = task->st->header_bytes + source->begin + elem * elem_bytes;
-    void *tile = qp_io_room(task->b->tile, off, off);
-    task->src = tile;
-    return qp_read_piece(task->st, source, &task->sets, &task->piece, elem_bytes, tile, task->err);
+    (void)err; /* it is the worker's */
+    return qp_worker_write(ctx, part, off, bytes, n);
 }
 
-static struct qp_device_step device_step(const struct qp_task *task)
+/* Writes n values of a part from a flat element, or set, on. */
+static enum qplan_status put_values(struct qp_worker *w, const struct qp_part *part, uint64_t elem,
+                                    size_t n, const void *values)
 {
-    return (struct qp_device_step){task->context->device, task->b,
-                                   qp_device_work(task->unit->tensor, &task->sets, &task->piece),
-                                   task->src};
+    return qp_part_put(w->context->outs, part, elem, n, w->context->job->run->isa, values,
+                       w->b->image, write_run, w, w->err);
 }
 
-/* The ranges of the tile, in the buffers of the worker; *others are not finite. */
-static enum qplan_status compute_ranges(const struct qp_task *task, uint64_t *others)
+/* A piece with all columns is one range in flat order; another is a range a row. */
+struct ranges {
+    uint64_t n, len, first, step;
+};
+
+static struct ranges ranges_of(const struct qp_sets *sets, const struct qp_piece *piece)
 {
-    const struct qp_unit_buffers *b = task->b;
-    const size_t n = qp_tile_sets(&task->piece.tile) * task->kernels->work_bytes;
-    if (!b->lane) {
-        memset(b->lo, 0, n);
-        memset(b->hi, 0, n);
-        *others = task->kernels->range(&task->piece.tile, task->src, b->lo, b->hi);
-        return QPLAN_OK;
+    const uint64_t first = piece->row * sets->row_len + piece->col;
+    const bool is_one = piece->n_rows == 1 || piece->n_cols == sets->row_len;
+    return is_one ? (struct ranges){1, piece->n_rows * piece->n_cols, first, 0}
+                  : (struct ranges){piece->n_rows, piece->n_cols, first, sets->row_len};
+}
+
+static enum qplan_status put_codes(struct qp_worker *w, const uint8_t *codes)
+{
+    const struct ranges r = ranges_of(&w->sets, &w->piece);
+    for (uint64_t i = 0; i < r.n; i++)
+        QP_TRY(put_values(w, part_of(w, QP_CODES), r.first + i * r.step, (size_t)r.len,
+                          codes + i * r.len));
+    return QPLAN_OK;
+}
+
+/* Codes that a device made: packed as the file has them, if the file packs them as devices do. */
+static enum qplan_status put_made_codes(struct qp_worker *w, const struct qp_device_made *made)
+{
+    const struct qp_part *part = part_of(w, QP_CODES);
+    if (!qp_part_is_nibbles(part))
+        return put_codes(w, made->codes);
+    const struct ranges r = ranges_of(&w->sets, &w->piece);
+    const uint64_t n_bytes = w->piece.n_rows * made->row_bytes / r.n;
+    for (uint64_t i = 0; i < r.n; i++) {
+        const uint64_t off = qp_code_offset(&w->sets, true, r.first + i * r.step);
+        QP_TRY(qp_worker_write(w, part, off, made->codes + i * n_bytes, (size_t)n_bytes));
     }
-    const struct qp_device_step step = device_step(task);
-    struct qp_device_made made;
-    QP_TRY(qp_step_ranges(&step, &made, task->err));
-    memcpy(b->lo, made.lo, n);
-    memcpy(b->hi, made.hi, n);
-    *others = made.nonfinite;
     return QPLAN_OK;
 }
 
-/* Values that are not finite end the job, where the plan says so. */
-static enum qplan_status judge_nonfinite(const struct qp_task *task, uint64_t others)
+enum qplan_status qp_worker_put_zeros(struct qp_worker *w, size_t n, const int32_t *zero)
 {
-    if (others == 0 || task->context->plan->nonfinite == QPLAN_NONFINITE_SATURATE)
-        return QPLAN_OK;
-    return qp_fail_nonfinite(task->st, task->unit->tensor->source, task->b->tile,
-                             task->context->job->tile_bytes, task->err);
-}
-
-enum qplan_status qp_task_ranges(const struct qp_task *task)
-{
-    uint64_t others;
-    QP_TRY(compute_ranges(task, &others));
-    return judge_nonfinite(task, others);
-}
-
-static enum qplan_status fail_scale(const struct qp_task *task, uint64_t set)
-{
-    char subject[512];
-    const struct qp_plan_tensor *t = task->unit->tensor;
-    qp_fail(task->err, QPLAN_ERR_VALUE, qp_st_subject(subject, task->st, t->source),
-            "the scale of set %" PRIu64 " is too large for %s", set,
-            qplan_dtype_name(t->scheme.scale_dtype));
-    if (t->scheme.scale_dtype == QPLAN_F32)
-        qp_hint(task->err, "--exclude keeps the tensor as it is");
-    else
-        qp_hint(task->err, "--scale-dtype f32 takes larger scales");
-    return QPLAN_ERR_VALUE;
-}
-
-enum qplan_status qp_task_write_zeros(struct qp_task *task, size_t n, const int32_t *zero)
-{
-    uint8_t *stored = task->b->stored;
-    if (task->unit->tensor->n_outputs <= QP_ZERO_POINT)
+    const struct qp_part *part = part_of(w, QP_ZERO);
+    uint8_t *stored = w->b->stored;
+    if (!part)
         return QPLAN_OK;
     for (size_t i = 0; i < n; i++)
         stored[i] = (uint8_t)zero[i];
-    return qp_task_write(task, QP_ZERO_POINT, task->unit->strip.set, stored, n);
+    return put_values(w, part, w->unit->strip.set, n, stored);
 }
 
-enum qplan_status qp_task_write_scales(const struct qp_task *task, size_t n, const void *scale)
+enum qplan_status qp_worker_put_scales(struct qp_worker *w, size_t n, const void *scale)
 {
-    const enum qplan_dtype dtype = task->rule.scale_dtype;
-    const size_t size = qp_float_bytes(dtype);
-    task->kernels->work->store(dtype, n, scale, task->b->stored);
-    return qp_task_write(task, QP_SCALE, task->unit->strip.set * size, task->b->stored, n * size);
+    w->kernels->work->store(w->rule.scale_dtype, n, scale, w->b->stored);
+    return put_values(w, part_of(w, QP_SCALE), w->unit->strip.set, n, w->b->stored);
 }
 
-enum qplan_status qp_task_params(struct qp_task *task, size_t n, const void *lo, const void *hi,
-                                 void *scale, int32_t *zero)
+/* ---- Values ------------------------------------------------------------------------------------
+ */
+
+enum qplan_status qp_worker_read(struct qp_worker *w)
 {
-    size_t good = task->kernels->work->params(&task->rule, n, lo, hi, scale, zero);
-    return good < n ? fail_scale(task, task->unit->strip.set + good)
-                    : qp_task_write_scales(task, n, scale);
+    const struct qp_source *source = &w->context->plan->checkpoint->source;
+    const struct qplan_entry *entry = qp_source_entry(tensor_of(w));
+    const struct ranges r = ranges_of(&w->sets, &w->piece);
+    const size_t elem_bytes = w->kernels->elem_bytes, n_bytes = (size_t)r.len * elem_bytes;
+    char *tile = qp_source_room(source, entry, r.first * elem_bytes, w->b->tile);
+    w->src = tile;
+    for (uint64_t i = 0; i < r.n; i++)
+        QP_TRY(qp_source_read(source, entry, (r.first + i * r.step) * elem_bytes,
+                              tile + i * n_bytes, n_bytes, w->err));
+    return QPLAN_OK;
 }
 
-/* Codes that a device made: they are as the file has them. */
-static enum qplan_status write_made_codes(const struct qp_task *task,
-                                          const struct qp_device_made *made)
+static struct qp_device_step device_step(const struct qp_worker *w)
 {
-    const struct qp_plan_tensor *t = task->unit->tensor;
-    const uint64_t elem = task->piece.row * task->sets.row_len;
-    if (task->unit->batch)
-        return qp_task_write(task, QP_CODES, qp_code_offset(&task->sets, task->form.packed, elem),
-                             made->codes, (size_t)(task->piece.n_rows * made->row_bytes));
-    return qp_write_code_rows(
-        task->context->out, task->context->plan->header_bytes + t->outputs[QP_CODES].begin,
-        &task->sets, &task->piece, task->form.packed, made->codes, made->row_bytes, task->err);
+    return (struct qp_device_step){w->context->device, w->b,
+                                   qp_device_work(tensor_of(w), &w->sets, &w->piece), w->src};
 }
 
-enum qplan_status qp_task_write_codes(struct qp_task *task, const void *scale, const int32_t *zero)
+static struct qp_calibration calibration_of(const struct qp_worker *w)
 {
-    const struct qp_plan_tensor *t = task->unit->tensor;
-    const uint64_t off = task->context->plan->header_bytes + t->outputs[QP_CODES].begin;
-    const uint64_t elem = task->piece.row * task->sets.row_len + task->piece.col;
-    const uint64_t at = off + qp_code_offset(&task->sets, task->form.packed, elem);
-    const size_t n = (size_t)(task->piece.n_rows * task->piece.n_cols);
-    if (task->b->lane) {
-        const struct qp_device_step step = device_step(task);
-        struct qp_device_made made;
-        QP_TRY(qp_step_codes(&step, scale, zero, &made, task->err));
-        return write_made_codes(task, &made);
-    }
-    struct qp_joined *joined = task->unit->batch ? &task->b->joined[QP_JOIN_CODES] : NULL;
-    if (joined)
-        QP_TRY(join_room(task, joined, at, n));
-    uint8_t *codes =
-        joined ? (uint8_t *)joined->data + joined->n : qp_io_room(task->b->codes, at, at);
-    task->kernels->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
-    if (joined) {
-        joined->n += qp_pack_codes(&task->sets, &task->form, elem, n, codes);
+    return (struct qp_calibration){w->kernels, &w->rule};
+}
+
+/* Values that are not finite end the job, where the plan says so. */
+static enum qplan_status judge_nonfinite(const struct qp_worker *w, uint64_t n_others)
+{
+    const struct qplan_plan *plan = w->context->plan;
+    if (n_others == 0 || plan->nonfinite == QPLAN_NONFINITE_SATURATE)
         return QPLAN_OK;
+    return qp_fail_nonfinite(plan->checkpoint, tensor_of(w)->source, w->b->tile,
+                             w->context->job->tile_bytes, w->err);
+}
+
+/* A device finds the ranges of a piece: the state of a calibrator that wants these. */
+static enum qplan_status see_on_device(struct qp_worker *w)
+{
+    const struct qp_device_step step = device_step(w);
+    const size_t n = qp_tile_sets(&w->piece.tile) * w->kernels->work_bytes;
+    struct qp_device_made made;
+    QP_TRY(qp_step_ranges(&step, &made, w->err));
+    memcpy(w->b->state, made.lo, n);
+    memcpy((char *)w->b->state + n, made.hi, n);
+    return judge_nonfinite(w, made.nonfinite);
+}
+
+enum qplan_status qp_worker_see(struct qp_worker *w, unsigned pass)
+{
+    const struct qp_calibrator *calibrator = tensor_of(w)->calibrator;
+    const struct qp_calibration c = calibration_of(w);
+    if (w->b->lane && calibrator->finds_ranges)
+        return see_on_device(w);
+    memset(w->b->state, 0, qp_tile_sets(&w->piece.tile) * calibrator->state_bytes);
+    return judge_nonfinite(w, calibrator->see(&c, pass, &w->piece.tile, w->src, w->b->state));
+}
+
+static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
+{
+    char subject[512];
+    const struct qp_plan_tensor *t = tensor_of(w);
+    qp_fail(w->err, QPLAN_ERR_VALUE,
+            qp_checkpoint_subject(subject, w->context->plan->checkpoint, t->source),
+            "the scale of set %" PRIu64 " is too large for %s", set,
+            qplan_dtype_name(t->scheme.scale_dtype));
+    if (t->scheme.scale_dtype == QPLAN_F32)
+        qp_hint(w->err, "--exclude keeps the tensor as it is");
+    else
+        qp_hint(w->err, "--scale-dtype f32 takes larger scales");
+    return QPLAN_ERR_VALUE;
+}
+
+enum qplan_status qp_worker_finish(const struct qp_worker *w, unsigned pass, size_t n, void *state,
+                                   void *scale, int32_t *zero)
+{
+    const struct qp_calibration c = calibration_of(w);
+    const size_t good = tensor_of(w)->calibrator->finish(&c, pass, n, state, scale, zero);
+    return good < n ? fail_scale(w, w->unit->strip.set + good) : QPLAN_OK;
+}
+
+enum qplan_status qp_worker_put_codes(struct qp_worker *w, const void *scale, const int32_t *zero)
+{
+    if (w->b->lane) {
+        const struct qp_device_step step = device_step(w);
+        struct qp_device_made made;
+        QP_TRY(qp_step_codes(&step, scale, zero, &made, w->err));
+        return put_made_codes(w, &made);
     }
-    return qp_write_codes(task->context->out, off, &task->sets, &task->piece, &task->form, codes,
-                          task->err);
+    const struct qp_part *part = part_of(w, QP_CODES);
+    const uint64_t elem = w->piece.row * w->sets.row_len + w->piece.col;
+    uint8_t *codes = qp_outs_room(w->context->outs, part->entry, elem, w->b->codes);
+    w->kernels->quantize(&w->piece.tile, w->src, &w->rule, scale, zero, codes);
+    return put_codes(w, codes);
 }
 
 /* ---- Strips ------------------------------------------------------------------------------------
  */
 
-/* A strip on a device: one way there and one way back. */
-static enum qplan_status quantize_on_device(const struct qp_task *task)
+/* A strip on a device whose calibrator wants ranges: one way there and one way back. */
+static enum qplan_status quantize_on_device(struct qp_worker *w)
 {
-    const struct qp_device_step step = device_step(task);
-    const struct qp_strip *strip = &task->unit->strip;
-    const size_t size = qp_float_bytes(task->rule.scale_dtype), n = (size_t)strip->n_sets;
+    const struct qp_device_step step = device_step(w);
+    const struct qp_strip *strip = &w->unit->strip;
+    const struct qp_part *zeros = part_of(w, QP_ZERO);
+    const size_t n = (size_t)strip->n_sets;
     struct qp_device_made made;
-    QP_TRY(qp_step_quantize(&step, &made, task->err));
-    QP_TRY(judge_nonfinite(task, made.nonfinite));
+    QP_TRY(qp_step_quantize(&step, &made, w->err));
+    QP_TRY(judge_nonfinite(w, made.nonfinite));
     if (made.bad_set != UINT64_MAX)
-        return fail_scale(task, strip->set + made.bad_set);
-    QP_TRY(qp_task_write(task, QP_SCALE, strip->set * size, made.stored_scale, n * size));
-    QP_TRY(write_made_codes(task, &made));
-    if (task->unit->tensor->n_outputs <= QP_ZERO_POINT)
-        return QPLAN_OK;
-    return qp_task_write(task, QP_ZERO_POINT, strip->set, made.stored_zero, n);
+        return fail_scale(w, strip->set + made.bad_set);
+    QP_TRY(put_values(w, part_of(w, QP_SCALE), strip->set, n, made.stored_scale));
+    QP_TRY(put_made_codes(w, &made));
+    return zeros ? put_values(w, zeros, strip->set, n, made.stored_zero) : QPLAN_OK;
 }
 
 /* A strip whose elements are in memory. */
-static enum qplan_status quantize_strip(struct qp_task *task)
+static enum qplan_status quantize_strip(struct qp_worker *w)
 {
-    const struct qp_unit_buffers *b = task->b;
-    size_t n = (size_t)task->unit->strip.n_sets;
-    if (b->lane)
-        return quantize_on_device(task);
-    QP_TRY(qp_task_ranges(task));
-    QP_TRY(qp_task_params(task, n, b->lo, b->hi, b->scale, b->zero));
-    QP_TRY(qp_task_write_codes(task, b->scale, b->zero));
-    return qp_task_write_zeros(task, n, b->zero); /* in the file they follow the codes */
+    const struct qp_unit_buffers *b = w->b;
+    const struct qp_calibrator *calibrator = tensor_of(w)->calibrator;
+    const size_t n = (size_t)w->unit->strip.n_sets;
+    if (b->lane && calibrator->finds_ranges)
+        return quantize_on_device(w);
+    for (unsigned pass = 0; pass < calibrator->passes; pass++) {
+        QP_TRY(qp_worker_see(w, pass));
+        QP_TRY(qp_worker_finish(w, pass, n, b->state, b->scale, b->zero));
+    }
+    QP_TRY(qp_worker_put_scales(w, n, b->scale));
+    QP_TRY(qp_worker_put_codes(w, b->scale, b->zero));
+    return qp_worker_put_zeros(w, n, b->zero); /* in the file they follow the codes */
 }
 
-void qp_strips_begin(struct qp_strips *s, const struct qp_task *from, const struct qp_unit *unit)
+enum qplan_status qp_quantize_strips(const struct qp_worker *from, const struct qp_unit *unit,
+                                     const char *bytes)
 {
-    s->task = *from;
-    s->unit = *unit;
-    s->task.unit = &s->unit;
-    qp_task_prepare(&s->task, unit->tensor);
-}
-
-void qp_strips_set(struct qp_strips *s, uint64_t band, uint64_t col)
-{
-    struct qp_task *task = &s->task;
-    qp_strip_at(&task->sets, &s->unit.limits, task->kernels->elem_bytes, task->form.packed, band,
-                col, &s->unit.strip);
-    qp_piece_at(&task->sets, &s->unit.strip, 0, &task->piece);
-}
-
-enum qplan_status qp_strips_quantize(struct qp_strips *s, const char *bytes)
-{
-    struct qp_task *task = &s->task;
-    const size_t elem_bytes = task->kernels->elem_bytes;
-    uint64_t band = s->unit.strip.band, col = s->unit.strip.col;
+    struct qp_unit at_hand = *unit;
+    struct qp_worker w = *from;
+    uint64_t band = unit->strip.band, col = unit->strip.col, rows, grain;
+    const struct qp_part *codes = qp_tensor_part(&unit->tensor->result, QP_CODES);
     bool more = true;
-    for (uint64_t i = 0; i < s->unit.n_strips && more; i++) {
-        qp_strips_set(s, band, col);
+    w.unit = &at_hand;
+    qp_worker_prepare(&w);
+    qp_place_grain(codes->place, &rows, &grain);
+    for (uint64_t i = 0; i < unit->n_strips && more; i++) {
+        qp_strip_at(&w.sets, &unit->limits, w.kernels->elem_bytes, grain, band, col,
+                    &at_hand.strip);
+        qp_piece_at(&w.sets, &at_hand.strip, 0, &w.piece);
         if (bytes)
-            task->src = bytes + task->piece.row * task->sets.row_len * elem_bytes;
+            w.src = bytes + w.piece.row * w.sets.row_len * w.kernels->elem_bytes;
         else
-            QP_TRY(qp_task_read(task));
-        QP_TRY(quantize_strip(task));
-        more = qp_strip_next(&task->sets, &s->unit.strip, &band, &col);
+            QP_TRY(qp_worker_read(&w));
+        QP_TRY(quantize_strip(&w));
+        more = qp_strip_next(&w.sets, &at_hand.strip, &band, &col);
     }
     return QPLAN_OK;
 }

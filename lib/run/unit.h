@@ -1,29 +1,31 @@
 /*
- * unit.h - what the two halves of executing a plan share: execute.c hands out units,
- * execute_unit.c does one.
+ * unit.h - what the two halves of running a plan share: units.c hands out units, unit.c and its
+ * neighbours do one.
  */
-#ifndef QP_EXECUTE_UNIT_H
-#define QP_EXECUTE_UNIT_H
+#ifndef QP_RUN_UNIT_H
+#define QP_RUN_UNIT_H
 
 #include "lib/device/device.h"
 #include "lib/job/cut.h"
 #include "lib/job/job.h"
 #include "lib/plan/plan.h"
+#include "lib/store/parts.h"
 
 enum qp_unit_kind {
     QP_UNIT_BATCH, /* small tensors that follow each other: one read for many */
     QP_UNIT_COPY,
-    QP_UNIT_WHOLE,  /* strips that follow each other, each in one piece */
-    QP_UNIT_RANGES, /* a piece of a strip that is read twice: the first time */
-    QP_UNIT_CODES   /* ... the second time, when all its ranges are known */
+    QP_UNIT_WHOLE, /* strips that follow each other, each in one piece */
+    QP_UNIT_PIECE  /* a piece of a strip that does not fit a tile, in one of its passes */
 };
 
-/* The parameters of a strip that is read twice, shared by its units. */
+/* The parameters of a strip that is read in pieces, shared by its units. */
 struct qp_slot {
-    void *lo, *hi, *scale;
+    void *state; /* of the calibrator */
+    void *scale;
     int32_t *zero;
-    uint64_t ranges_left, codes_left; /* units that have not ended */
-    bool ready;                       /* scale and zero are final */
+    unsigned passes_done;
+    uint64_t n_merged;   /* pieces of the pass that is under way, in their order */
+    uint64_t codes_left; /* pieces whose codes are not written */
 };
 
 struct qp_unit {
@@ -34,21 +36,23 @@ struct qp_unit {
     struct qp_strip strip;   /* whole: the first of n_strips */
     uint64_t n_strips;
     uint64_t piece; /* of the strip */
+    unsigned pass;  /* of the calibrator; behind its last, that of the codes */
     uint64_t off;   /* copy: the first byte of the tensor */
     uint64_t n;     /* copy, whole: bytes of the source; batch: that are read at once */
     const struct qp_plan_tensor *const *batch; /* in file order */
     size_t n_batch;
-    struct qp_slot *slot; /* of a strip that is read twice */
+    struct qp_slot *slot; /* of a strip in pieces */
 };
 
 /*
- * Writes that follow each other, joined: tensors of a batch do, by the order of both files, and
- * parameters of neighbouring strips.
+ * Writes that follow each other in a file, joined: tensors of a batch do, by the order of both
+ * files, and parameters of neighbouring strips.
  */
 struct qp_joined {
     char *data;
     size_t cap, n;
-    uint64_t off; /* of data[0] in the output */
+    unsigned file;
+    uint64_t at; /* of data[0] in the file */
 };
 
 enum qp_joined_kind { QP_JOIN_SCALES, QP_JOIN_ZEROS, QP_JOIN_CODES, QP_JOIN_KEPT, QP_JOINS };
@@ -57,9 +61,11 @@ enum qp_joined_kind { QP_JOIN_SCALES, QP_JOIN_ZEROS, QP_JOIN_CODES, QP_JOIN_KEPT
 struct qp_unit_buffers {
     void *tile;
     uint8_t *codes;
-    void *lo, *hi, *scale;
+    void *image;   /* codes or parameters as they are stored */
+    size_t n_sets; /* that there is room for */
+    void *state, *scale;
     int32_t *zero;
-    void *stored; /* scales or zero points as they are written */
+    void *stored; /* scales or zero points, each in the type that is stored */
     struct qp_joined joined[QP_JOINS];
     struct qp_lane *lane; /* of the device, or NULL: the CPU does it */
     void *made;           /* what comes back from it */
@@ -69,15 +75,36 @@ struct qp_unit_buffers {
 struct qp_unit_context {
     struct qp_job *job;
     const struct qplan_plan *plan;
-    const struct qp_out *out;
+    const struct qp_outs *outs;
     struct qplan_device *device; /* NULL = the CPU */
 };
+
+/* The bytes of a tensor in the source. */
+static inline const struct qplan_entry *qp_source_entry(const struct qp_plan_tensor *t)
+{
+    return t->source->parts[0].entry;
+}
+
+/* Bytes of an element of the source. */
+static inline size_t qp_source_elem_bytes(const struct qp_plan_tensor *t)
+{
+    return qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
+}
 
 /* Does one unit. */
 enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
                               struct qp_unit_buffers *buffers, struct qplan_error *err);
 
-/* For progress: the source bytes of a unit; a byte that is read twice counts half each time. */
+/* For progress: the source bytes of a unit; a byte that is read in n passes counts 1/n each time.
+ */
 uint64_t qp_unit_bytes(const struct qp_unit *unit);
+
+/*
+ * Describes the first value of a tensor that is not finite and how many there are: VALUE. The
+ * buffer has room for n_buffer bytes.
+ */
+enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
+                                    const struct qp_tensor *tensor, void *buffer, size_t n_buffer,
+                                    struct qplan_error *err);
 
 #endif

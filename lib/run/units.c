@@ -1,9 +1,9 @@
 /*
  * units.c - running a plan: the order of work.
  *
- * Workers claim units in file order and do each alone: read, ranges, parameters, codes, write, in
- * buffers of their own that never grow. A strip that does not fit a tile becomes two rows of units:
- * first those that find its ranges, then those that write its codes, which wait for the parameters.
+ * Workers claim units in file order and do each alone: read, calibrate, codes, write, in buffers of
+ * their own that never grow. A strip that does not fit a tile becomes a row of units for each pass
+ * of the calibrator, and one more for its codes; a pass waits for what the one before it has found.
  * The bytes written do not depend on who does which unit, nor on the size of a tile.
  */
 #include "units.h"
@@ -36,6 +36,7 @@ struct cursor {
     uint64_t copied, band, col;
     struct qp_strip strip;
     enum qp_unit_kind kind;
+    unsigned pass;
     uint64_t piece;
     uint64_t number;
     unsigned n_slots_used;
@@ -48,6 +49,7 @@ struct engine {
     const struct qp_plan_tensor **order; /* tensors with bytes, in file order */
     size_t n_order;
     struct qp_sets sets; /* of the cursor's tensor */
+    uint64_t grain;      /* of its codes */
     struct qp_limits limits;
     struct cursor cursor;
     uint64_t claimed_bytes;  /* of the source */
@@ -70,11 +72,12 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     size_t n_sets = sets_of_tile(tile_bytes);
     b->lane = NULL;
     b->made = NULL;
+    b->n_sets = n_sets;
     b->tile = qp_take(carve, tile_bytes + QP_IO_SPARE);
     /* Elements have 2 bytes or more. */
     b->codes = qp_take(carve, tile_bytes / 2 + QP_IO_SPARE);
-    b->lo = qp_take(carve, n_sets * sizeof(double));
-    b->hi = qp_take(carve, n_sets * sizeof(double));
+    b->image = qp_take(carve, QP_IMAGE_ROOM(tile_bytes / 2, 1));
+    b->state = qp_take(carve, n_sets * QP_MOST_STATE_BYTES);
     b->scale = qp_take(carve, n_sets * sizeof(double));
     b->zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->stored = qp_take(carve, n_sets * sizeof(float));
@@ -100,8 +103,7 @@ static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job
     size_t n_sets = sets_of_tile(tile_bytes);
     for (int i = 0; i < 2; i++) {
         struct qp_slot *slot = &e->slots[i];
-        slot->lo = qp_take(carve, n_sets * sizeof(double));
-        slot->hi = qp_take(carve, n_sets * sizeof(double));
+        slot->state = qp_take(carve, n_sets * QP_MOST_STATE_BYTES);
         slot->scale = qp_take(carve, n_sets * sizeof(double));
         slot->zero = qp_take(carve, n_sets * sizeof(int32_t));
     }
@@ -125,12 +127,12 @@ static size_t piece_bytes(const struct engine *e)
 static void enter_strip(struct engine *e, const struct qp_plan_tensor *t)
 {
     struct cursor *c = &e->cursor;
-    qp_strip_at(&e->sets, &e->limits,
-                qplan_storage_bits((enum qplan_storage)t->source->storage) / 8,
-                qplan_dtype_bits(t->scheme.dtype) == 4, c->band, c->col, &c->strip);
+    qp_strip_at(&e->sets, &e->limits, qp_source_elem_bytes(t), e->grain, c->band, c->col,
+                &c->strip);
     c->piece = 0;
-    c->kind = c->strip.n_pieces == 1 ? QP_UNIT_WHOLE : QP_UNIT_RANGES;
-    if (c->kind == QP_UNIT_RANGES)
+    c->pass = 0;
+    c->kind = c->strip.n_pieces == 1 ? QP_UNIT_WHOLE : QP_UNIT_PIECE;
+    if (c->kind == QP_UNIT_PIECE)
         c->slot = &e->slots[c->n_slots_used++ % 2];
 }
 
@@ -140,16 +142,18 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     c->inside = true;
     c->copied = c->band = c->col = 0;
     c->kind = QP_UNIT_COPY;
-    if (!t->quantize)
+    if (!qp_is_quantized(t))
         return;
+    const size_t tile_bytes = e->job.tile_bytes, elem_bytes = qp_source_elem_bytes(t);
+    const struct qp_part *codes = qp_tensor_part(&t->result, QP_CODES);
+    const uint64_t apart = e->context.device ? tile_bytes : qp_min_u64(tile_bytes, APART_BYTES);
+    uint64_t rows;
     qp_sets_make(&e->sets, &t->scheme, t->source->shape, t->source->rank);
-    const size_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
-    e->limits.elems = e->job.tile_bytes / elem_bytes;
-    e->limits.apart =
-        (e->context.device ? e->job.tile_bytes : qp_min_u64(e->job.tile_bytes, APART_BYTES)) /
-        elem_bytes;
-    e->limits.cached = piece_bytes(e) / elem_bytes;
-    e->limits.sets = sets_of_tile(e->job.tile_bytes);
+    qp_place_grain(codes->place, &rows, &e->grain);
+    e->limits = (struct qp_limits){.elems = tile_bytes / elem_bytes,
+                                   .sets = sets_of_tile(tile_bytes),
+                                   .apart = apart / elem_bytes,
+                                   .cached = piece_bytes(e) / elem_bytes};
     enter_strip(e, t);
 }
 
@@ -166,8 +170,8 @@ static void advance_piece(struct engine *e, const struct qp_plan_tensor *t)
     if (++c->piece < c->strip.n_pieces)
         return;
     c->piece = 0;
-    if (c->kind == QP_UNIT_RANGES)
-        c->kind = QP_UNIT_CODES;
+    if (c->kind == QP_UNIT_PIECE && c->pass < t->calibrator->passes)
+        c->pass++;
     else if (qp_strip_next(&e->sets, &c->strip, &c->band, &c->col))
         enter_strip(e, t);
     else
@@ -177,23 +181,26 @@ static void advance_piece(struct engine *e, const struct qp_plan_tensor *t)
 /* Whether the unit at the cursor may start; if not, somebody will signal a change. */
 static bool may_start(const struct cursor *c)
 {
-    if (c->kind == QP_UNIT_RANGES && c->piece == 0)
-        return c->slot->ranges_left == 0 && c->slot->codes_left == 0;
-    return c->kind != QP_UNIT_CODES || c->slot->ready;
+    if (c->kind != QP_UNIT_PIECE)
+        return true;
+    if (c->pass == 0)
+        return c->piece > 0 || c->slot->codes_left == 0; /* its last strip is done */
+    return c->slot->passes_done >= c->pass;
 }
 
-static void open_slot(struct qp_slot *slot, const struct qp_strip *strip)
+static void open_slot(struct qp_slot *slot, const struct qp_strip *strip,
+                      const struct qp_calibrator *calibrator)
 {
-    slot->ranges_left = slot->codes_left = strip->n_pieces;
-    slot->ready = false;
-    memset(slot->lo, 0, (size_t)strip->n_sets * sizeof(double));
-    memset(slot->hi, 0, (size_t)strip->n_sets * sizeof(double));
+    slot->passes_done = 0;
+    slot->n_merged = 0;
+    slot->codes_left = strip->n_pieces;
+    memset(slot->state, 0, (size_t)strip->n_sets * calibrator->state_bytes);
 }
 
 static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
     struct cursor *c = &e->cursor;
-    uint64_t n_bytes = t->source->end - t->source->begin;
+    const uint64_t n_bytes = qp_tensor_bytes(t->source);
     unit->off = c->copied;
     unit->n = qp_min_u64(n_bytes - c->copied, qp_min_u64(e->job.tile_bytes, CACHED_BYTES));
     c->copied += unit->n;
@@ -206,9 +213,9 @@ static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct q
 static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
 {
     struct qp_sets sets;
-    if (t->source->end - t->source->begin > qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / 8)
+    if (qp_tensor_bytes(t->source) > qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / 8)
         return false;
-    if (!t->quantize)
+    if (!qp_is_quantized(t))
         return true;
     qp_sets_make(&sets, &t->scheme, t->source->shape, t->source->rank);
     return sets.n_sets <= sets_of_tile(e->job.tile_bytes);
@@ -234,8 +241,10 @@ static bool take_batch(struct engine *e, struct qp_unit *unit)
     const uint64_t most = qp_max_u64(unit_bytes(e), piece);
     uint64_t n_bytes = 0;
     size_t end = c->tensor;
-    while (end < e->n_order && is_small(e, e->order[end])) {
-        n_bytes += e->order[end]->source->end - e->order[end]->source->begin;
+    while (end < e->n_order && is_small(e, e->order[end]) &&
+           (end == c->tensor || qp_source_follows(qp_source_entry(e->order[end - 1]),
+                                                  qp_source_entry(e->order[end])))) {
+        n_bytes += qp_tensor_bytes(e->order[end]->source);
         if (n_bytes > most)
             break;
         end++;
@@ -254,8 +263,7 @@ static bool take_batch(struct engine *e, struct qp_unit *unit)
 static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
     struct cursor *c = &e->cursor;
-    const uint64_t elem_bytes = qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
-    const uint64_t most = unit_bytes(e);
+    const uint64_t elem_bytes = qp_source_elem_bytes(t), most = unit_bytes(e);
     do {
         unit->n += c->strip.n_rows * c->strip.n_cols * elem_bytes;
         unit->n_strips++;
@@ -278,9 +286,10 @@ static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct q
         return;
     }
     unit->piece = c->piece;
+    unit->pass = c->pass;
     unit->slot = c->slot;
-    if (c->kind == QP_UNIT_RANGES && c->piece == 0)
-        open_slot(c->slot, &c->strip);
+    if (c->pass == 0 && c->piece == 0)
+        open_slot(c->slot, &c->strip, t->calibrator);
     advance_piece(e, t);
 }
 
@@ -325,11 +334,13 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 /* ---- The whole job -----------------------------------------------------------------------------
  */
 
-static int by_offset(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
-    const struct qp_plan_tensor *x = *(const struct qp_plan_tensor *const *)a;
-    const struct qp_plan_tensor *y = *(const struct qp_plan_tensor *const *)b;
-    return (x->source->begin > y->source->begin) - (x->source->begin < y->source->begin);
+    const struct qplan_entry *x = qp_source_entry(*(const struct qp_plan_tensor *const *)a);
+    const struct qplan_entry *y = qp_source_entry(*(const struct qp_plan_tensor *const *)b);
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
 static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan *plan,
@@ -338,18 +349,12 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
     e->order = qp_alloc(plan->n_tensors, sizeof *e->order);
     if (!e->order)
         return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *e->order);
-    uint64_t end = 0;
-    bool in_order = true; /* as they are if the file has them in the order of their names */
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qplan_entry *source = plan->tensors[i].source;
-        if (source->begin == source->end)
-            continue;
-        e->order[e->n_order++] = &plan->tensors[i];
-        in_order = in_order && source->begin >= end;
-        end = source->end;
+        if (qp_tensor_bytes(plan->tensors[i].source) > 0)
+            e->order[e->n_order++] = &plan->tensors[i];
     }
-    if (!in_order)
-        qsort(e->order, e->n_order, sizeof *e->order, by_offset);
+    if (e->n_order > 0)
+        qsort(e->order, e->n_order, sizeof *e->order, by_place);
     return QPLAN_OK;
 }
 
@@ -361,21 +366,21 @@ static size_t largest_band(const struct qp_job *job)
     for (size_t i = 0; i < e->n_order; i++) {
         const struct qp_plan_tensor *t = e->order[i];
         struct qp_sets sets;
-        if (!t->quantize || t->source->end - t->source->begin <= APART_BYTES)
+        if (!qp_is_quantized(t) || qp_tensor_bytes(t->source) <= APART_BYTES)
             continue;
         qp_sets_make(&sets, &t->scheme, t->source->shape, t->source->rank);
         const uint64_t rows = qp_min_u64(sets.band_rows, sets.period_rows);
-        const uint64_t elem_bytes = (t->source->end - t->source->begin) / sets.n_elems;
-        const uint64_t n_bytes = rows * sets.row_len * elem_bytes; /* not above the tensor's */
+        const uint64_t n_bytes =
+            rows * sets.row_len * qp_source_elem_bytes(t); /* not above its own */
         if (sets.n_bands > 1 && n_bytes <= BAND_BYTES)
             largest = qp_max_u64(largest, n_bytes);
     }
     return (size_t)largest;
 }
 
-enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out *out,
-                             const struct qplan_run *run, bool *all_threads,
-                             struct qplan_error *err)
+enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
+                               const struct qplan_run *run, bool *all_threads,
+                               struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
                                              .carve = carve_buffers,
@@ -392,11 +397,11 @@ enum qplan_status qp_execute(const struct qplan_plan *plan, const struct qp_out 
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
-    e->context = (struct qp_unit_context){&e->job, plan, out, device};
+    e->context = (struct qp_unit_context){&e->job, plan, outs, device};
     enum qplan_status status = order_tensors(e, plan, err);
     if (status == QPLAN_OK)
         status = qp_job_run(&e->job, device ? &on_device : &on_cpu, run,
-                            plan->checkpoint->st.data_bytes, err);
+                            plan->checkpoint->source.data_bytes, err);
     *all_threads = e->job.n_ran == e->job.n_workers;
     qp_free(e->order);
     qp_free(e);

@@ -1,45 +1,97 @@
 /*
- * checkpoint.c - an open checkpoint: the container, and in a native file its quantized tensors.
- * Reads headers only, never data.
+ * checkpoint.c - an open checkpoint: stored tensors become tensors. Reads headers only, never data.
  */
 #include "checkpoint.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/text.h"
 
-static enum qplan_status read_native(struct qplan_checkpoint *c, struct qplan_error *err)
+/* ---- Tensors -----------------------------------------------------------------------------------
+ */
+
+/* Quantized tensors as their layout has read them, and which stored tensors belong to them. */
+struct quantized {
+    struct qp_tensor *list; /* in name order */
+    size_t n;
+    bool *is_part; /* by stored tensor */
+};
+
+static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quantized *q,
+                                        struct qplan_error *err)
 {
-    const struct qp_st *st = &c->st;
-    c->is_native = qp_native_is(st);
-    if (!c->is_native)
+    const struct qp_listing *listing = &c->source.listing;
+    q->is_part = qp_alloc(listing->n_entries, sizeof *q->is_part);
+    if (!q->is_part)
+        return qp_fail_memory(err, listing->shown, listing->n_entries);
+    c->format = qp_format_of(listing);
+    if (!c->format)
         return QPLAN_OK;
-    QP_TRY(qp_native_read(st, &c->labels, &c->native, &c->n_native, err));
-    c->is_sidecar = qp_alloc(st->n_entries, sizeof *c->is_sidecar);
-    if (!c->is_sidecar)
-        return qp_fail_memory(err, st->file.shown, st->n_entries * sizeof *c->is_sidecar);
-    for (size_t i = 0; i < c->n_native; i++) {
-        for (unsigned part = QP_SCALE; part < QP_NATIVE_PARTS; part++) {
-            if (c->native[i].part[part])
-                c->is_sidecar[c->native[i].part[part] - st->entries] = true;
-        }
+    QP_TRY(c->format->read(listing, &c->arena, &q->list, &q->n, err));
+    for (size_t i = 0; i < q->n; i++) {
+        for (unsigned k = 0; k < q->list[i].n_parts; k++)
+            q->is_part[q->list[i].parts[k].entry - listing->entries] = true;
     }
     return QPLAN_OK;
 }
 
-/* fd < 0: open the path. */
-static enum qplan_status open_checkpoint(struct qplan_checkpoint **out, int fd, const char *path,
-                                         struct qplan_error *err)
+static struct qp_tensor plain_tensor(const struct qplan_entry *entry, struct qp_part *part)
+{
+    *part = (struct qp_part){.role = QP_PLAIN, .entry = entry};
+    return (struct qp_tensor){
+        .name = entry->name,
+        .name_len = entry->name_len,
+        .shape = entry->shape,
+        .rank = entry->rank,
+        .storage = entry->storage,
+        .n_parts = 1,
+        .parts = part,
+    };
+}
+
+/* Merges stored tensors that belong to nothing else with the quantized ones: both are in order. */
+static enum qplan_status merge_tensors(struct qplan_checkpoint *c, const struct quantized *q,
+                                       struct qplan_error *err)
+{
+    const struct qp_listing *listing = &c->source.listing;
+    size_t n_plain = 0, i = 0;
+    for (size_t k = 0; k < listing->n_entries; k++)
+        n_plain += !q->is_part[k];
+    c->n_quantized = q->n;
+    c->plain = qp_alloc(n_plain, sizeof *c->plain);
+    c->tensors = qp_alloc(n_plain + q->n, sizeof *c->tensors);
+    if (!c->plain || !c->tensors)
+        return qp_fail_memory(err, listing->shown, (n_plain + q->n) * sizeof *c->tensors);
+    n_plain = 0;
+    for (size_t k = 0; k < listing->n_entries; k++) {
+        const struct qplan_entry *entry = &listing->entries[k];
+        if (q->is_part[k])
+            continue;
+        while (i < q->n && qp_compare_text(q->list[i].name, q->list[i].name_len, entry->name,
+                                           entry->name_len) < 0)
+            c->tensors[c->n_tensors++] = q->list[i++];
+        c->tensors[c->n_tensors++] = plain_tensor(entry, &c->plain[n_plain++]);
+    }
+    while (i < q->n)
+        c->tensors[c->n_tensors++] = q->list[i++];
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_checkpoint_make(struct qplan_checkpoint **out, struct qp_source *source,
+                                     struct qplan_error *err)
 {
     *out = NULL;
     struct qplan_checkpoint *c = qp_alloc(1, sizeof *c);
-    if (!c)
+    if (!c) {
+        qp_source_close(source);
         return qp_fail_memory(err, "checkpoint", sizeof *c);
-    enum qplan_status status =
-        fd < 0 ? qp_st_open(&c->st, path, err) : qp_st_open_fd(&c->st, fd, path, err);
-    if (status != QPLAN_OK) {
-        qp_free(c);
-        return status;
     }
-    status = read_native(c, err);
+    c->source = *source;
+    struct quantized q = {.list = NULL};
+    enum qplan_status status = read_quantized(c, &q, err);
+    if (status == QPLAN_OK)
+        status = merge_tensors(c, &q, err);
+    qp_free(q.list);
+    qp_free(q.is_part);
     if (status != QPLAN_OK) {
         qplan_checkpoint_close(c);
         return status;
@@ -48,90 +100,93 @@ static enum qplan_status open_checkpoint(struct qplan_checkpoint **out, int fd, 
     return QPLAN_OK;
 }
 
+const struct qp_tensor *qp_checkpoint_find(const struct qplan_checkpoint *checkpoint,
+                                           const char *name, size_t n)
+{
+    size_t low = 0, high = checkpoint->n_tensors;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const struct qp_tensor *t = &checkpoint->tensors[middle];
+        const int order = qp_compare_text(name, n, t->name, t->name_len);
+        if (order == 0)
+            return t;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const char *qp_checkpoint_subject(char out[512], const struct qplan_checkpoint *checkpoint,
+                                  const struct qp_tensor *tensor)
+{
+    const struct qplan_entry named = {
+        .name = tensor->name, .name_len = tensor->name_len, .file = tensor->parts[0].entry->file};
+    return qp_listing_subject(out, &checkpoint->source.listing, &named);
+}
+
+uint64_t qp_role_bytes(const struct qp_tensor *tensor, enum qp_role role)
+{
+    const struct qp_part *part = qp_tensor_part(tensor, role);
+    return part ? part->entry->end - part->entry->begin : 0;
+}
+
+uint64_t qp_tensor_bytes(const struct qp_tensor *tensor)
+{
+    uint64_t n_bytes = 0;
+    for (unsigned i = 0; i < tensor->n_parts; i++)
+        n_bytes += tensor->parts[i].entry->end - tensor->parts[i].entry->begin;
+    return n_bytes;
+}
+
+/* ---- The public object -------------------------------------------------------------------------
+ */
+
 enum qplan_status qplan_checkpoint_open(struct qplan_checkpoint **out, const char *path,
                                         struct qplan_error *err)
 {
-    return open_checkpoint(out, -1, path, err);
-}
-
-enum qplan_status qp_checkpoint_open_fd(struct qplan_checkpoint **out, int fd, const char *path,
-                                        struct qplan_error *err)
-{
-    return open_checkpoint(out, fd, path, err);
+    struct qp_source source;
+    *out = NULL;
+    QP_TRY(qp_source_open(&source, path, err));
+    return qp_checkpoint_make(out, &source, err);
 }
 
 void qplan_checkpoint_close(struct qplan_checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
-    qp_st_close(&checkpoint->st);
-    qp_free(checkpoint->native);
-    qp_free(checkpoint->is_sidecar);
-    qp_labels_free(&checkpoint->labels);
+    qp_source_close(&checkpoint->source);
+    qp_free(checkpoint->tensors);
+    qp_free(checkpoint->plain);
+    qp_arena_free(&checkpoint->arena);
     qp_free(checkpoint);
 }
 
 const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint)
 {
-    return checkpoint->st.file.path;
+    return checkpoint->source.path;
 }
 
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint)
 {
-    return checkpoint->st.file.size;
+    return checkpoint->source.n_bytes;
 }
 
 size_t qplan_checkpoint_count(const struct qplan_checkpoint *checkpoint)
 {
-    return checkpoint->st.n_entries;
+    return checkpoint->source.listing.n_entries;
 }
 
 const struct qplan_entry *qplan_checkpoint_entry(const struct qplan_checkpoint *checkpoint,
                                                  size_t i)
 {
-    return i < checkpoint->st.n_entries ? &checkpoint->st.entries[i] : NULL;
+    const struct qp_listing *listing = &checkpoint->source.listing;
+    return i < listing->n_entries ? &listing->entries[i] : NULL;
 }
 
 const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint, const char *key)
 {
-    const struct qp_st_pair *pair = qp_st_metadata(&checkpoint->st, key);
+    const struct qp_st_pair *pair = qp_st_metadata(&checkpoint->source.files[0], key);
     return pair ? pair->value : NULL;
-}
-
-/* ---- Logical tensors ---------------------------------------------------------------------------
- */
-
-bool qp_is_sidecar(const struct qplan_checkpoint *checkpoint, const struct qplan_entry *entry)
-{
-    return checkpoint->is_sidecar && checkpoint->is_sidecar[entry - checkpoint->st.entries];
-}
-
-static struct qp_logical plain_tensor(const struct qplan_entry *entry)
-{
-    return (struct qp_logical){
-        .entry = entry,
-        .source = (enum qplan_storage)entry->storage,
-        .shape = entry->shape,
-        .rank = entry->rank,
-    };
-}
-
-bool qp_logical_next(const struct qplan_checkpoint *checkpoint, struct qp_logical_cursor *cursor,
-                     struct qp_logical *out)
-{
-    const struct qplan_checkpoint *c = checkpoint;
-    while (cursor->entry < c->st.n_entries && qp_is_sidecar(c, &c->st.entries[cursor->entry]))
-        cursor->entry++;
-    if (cursor->entry == c->st.n_entries)
-        return false;
-    const struct qplan_entry *entry = &c->st.entries[cursor->entry++];
-    *out = plain_tensor(entry);
-    if (cursor->native < c->n_native && c->native[cursor->native].part[QP_CODES] == entry) {
-        const struct qp_native_tensor *t = &c->native[cursor->native++];
-        out->native = t;
-        out->source = t->source;
-        out->shape = t->shape;
-        out->rank = t->rank;
-    }
-    return true;
 }

@@ -1,44 +1,35 @@
 /*
- * checkpoint.h - an open checkpoint, seen from inside the library.
+ * checkpoint.h - an open checkpoint, seen from inside the library: its files, its layout, and its
+ * tensors as people think of them.
  */
 #ifndef QP_CHECKPOINT_H
 #define QP_CHECKPOINT_H
 
-#include "formats/qplan/native.h"
+#include "source.h"
 
 struct qplan_checkpoint {
-    struct qp_st st;
-    bool is_native;
-    struct qp_native_tensor *native; /* the quantized tensors of a native file, in name order */
-    size_t n_native;
-    bool *is_sidecar; /* by entry: whether it belongs to a quantized tensor; NULL = none does */
-    struct qp_labels labels; /* of these */
+    struct qp_source source;
+    const struct qp_format *format; /* NULL = nothing in it is quantized */
+    struct qp_tensor *tensors;      /* plain and quantized ones, in byte-wise order of names */
+    size_t n_tensors, n_quantized;
+    struct qp_part *plain; /* the parts of plain tensors */
+    struct qp_arena arena; /* what quantized tensors point to */
 };
 
-/* The same checks for a descriptor that stays the caller's: an output that has no name yet. */
-enum qplan_status qp_checkpoint_open_fd(struct qplan_checkpoint **out, int fd, const char *path,
-                                        struct qplan_error *err);
+/* Takes over an open source, also on failure, and finds its tensors. */
+enum qplan_status qp_checkpoint_make(struct qplan_checkpoint **out, struct qp_source *source,
+                                     struct qplan_error *err);
 
-/*
- * One tensor as people think of it: a quantized one with its parts, or a plain one. Sidecars do not
- * show up.
- */
-struct qp_logical {
-    const struct qp_native_tensor *native; /* NULL = plain */
-    const struct qplan_entry *entry;       /* the plain tensor, or the codes; both have the name */
-    const uint64_t *shape;                 /* shape and dtype before quantization */
-    unsigned rank;
-    enum qplan_storage source;
-};
+/* The tensor with this name, or NULL. */
+const struct qp_tensor *qp_checkpoint_find(const struct qplan_checkpoint *checkpoint,
+                                           const char *name, size_t n);
 
-/* Whether an entry is the scale or the zero points of a quantized tensor. */
-bool qp_is_sidecar(const struct qplan_checkpoint *checkpoint, const struct qplan_entry *entry);
+/* "file.safetensors: 'tensor'" for messages. */
+const char *qp_checkpoint_subject(char out[512], const struct qplan_checkpoint *checkpoint,
+                                  const struct qp_tensor *tensor);
 
-/* Walks the logical tensors in name order; false at the end. Start with a zeroed cursor. */
-struct qp_logical_cursor {
-    size_t entry, native;
-};
-bool qp_logical_next(const struct qplan_checkpoint *checkpoint, struct qp_logical_cursor *cursor,
-                     struct qp_logical *out);
+/* Bytes of a tensor in its files: of all its parts, or of those of one role. */
+uint64_t qp_tensor_bytes(const struct qp_tensor *tensor);
+uint64_t qp_role_bytes(const struct qp_tensor *tensor, enum qp_role role);
 
 #endif

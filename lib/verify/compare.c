@@ -8,7 +8,6 @@
 
 #include "lib/base/check.h"
 #include "lib/model/dtype.h"
-#include "lib/store/transfer.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,10 +23,8 @@ static enum qplan_status compare_bytes(const struct qp_compare *c,
     const struct qp_pair *pair = unit->pair;
     size_t n = (size_t)unit->n;
     unsigned char *x = b->source, *y = x + n;
-    QP_TRY(qp_file_read(&c->source->file,
-                        c->source->header_bytes + pair->source->begin + unit->elem, x, n, err));
-    QP_TRY(qp_file_read(&c->file->file,
-                        c->file->header_bytes + pair->file.entry->begin + unit->elem, y, n, err));
+    QP_TRY(qp_source_read(c->source, pair->source->parts[0].entry, unit->elem, x, n, err));
+    QP_TRY(qp_source_read(c->file, pair->file->parts[0].entry, unit->elem, y, n, err));
     if (memcmp(x, y, n) == 0)
         return QPLAN_OK;
     for (size_t i = 0; i < n; i++) {
@@ -201,10 +198,11 @@ static enum qplan_status read_source(const struct qp_compare *c, struct task *ta
                                      struct qplan_error *err)
 {
     const struct qp_compare_unit *unit = task->unit;
+    const struct qplan_entry *entry = unit->pair->source->parts[0].entry;
     const size_t size = task->kernels->elem_bytes;
-    const uint64_t off = c->source->header_bytes + unit->pair->source->begin + unit->elem * size;
-    task->source = qp_io_room(task->b->source, off, off);
-    return qp_file_read(&c->source->file, off, task->source, (size_t)unit->n * size, err);
+    task->source = qp_source_room(c->source, entry, unit->elem * size, task->b->source);
+    return qp_source_read(c->source, entry, unit->elem * size, task->source, (size_t)unit->n * size,
+                          err);
 }
 
 static enum qplan_status compare_codes(const struct qp_compare *c, struct task *task,
@@ -219,7 +217,7 @@ static enum qplan_status compare_codes(const struct qp_compare *c, struct task *
         measure_part(task, &part);
         QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     }
-    task->found->part.bad_pads = task->decoder.bad_pads;
+    task->found->part.bad_fill = task->decoder.bad_fill;
     return QPLAN_OK;
 }
 
@@ -232,7 +230,7 @@ static void add_found(struct task *task, const struct qp_flat_walk *walk)
         size_t first;
         double bound;
         task->b->sums[task->found->n_blocks++] = found.sums;
-        task->found->part.bad_pads += found.bad_pads;
+        task->found->part.bad_fill += found.bad_pads;
         if (add_check(task, &found.check, &first)) {
             const double y = qp_flat_value_at(walk, i + first, &bound);
             set_first(task, (size_t)(walk->at + i) + first, y, bound);
@@ -245,7 +243,7 @@ static enum qplan_status compare_on_device(const struct qp_compare *c, struct ta
 {
     struct qp_flat_walk walk = {.device = c->device,
                                 .b = &task->b->flat,
-                                .st = c->file,
+                                .source = c->file,
                                 .tensor = task->decoder.tensor,
                                 .elem = task->unit->elem,
                                 .n = task->unit->n};
@@ -259,22 +257,25 @@ static enum qplan_status compare_on_device(const struct qp_compare *c, struct ta
         add_found(task, &walk);
         QP_TRY(qp_flat_next(&walk, &found, err));
     }
+    task->found->part.bad_fill += walk.bad_fill;
     return QPLAN_OK;
 }
 
 static void prepare(const struct qp_compare *c, struct task *task)
 {
-    const struct qp_native_tensor *tensor = task->unit->pair->file.native;
-    task->kernels = qp_source_kernels(qp_storage_row(tensor->source)->dtype, c->isa);
-    task->rule = qp_code_rule(&tensor->scheme);
-    task->bits = qplan_dtype_bits(tensor->scheme.dtype);
-    task->can_clip = qp_calibrator_can_clip(tensor->calibrate);
-    task->decoder = (struct qp_decoder){.st = c->file,
+    const struct qp_tensor *tensor = task->unit->pair->file;
+    const struct qp_calibrator *calibrator = qp_calibrator_find(tensor->calibrate);
+    task->kernels =
+        qp_source_kernels(qp_storage_row((enum qplan_storage)tensor->storage)->dtype, c->isa);
+    task->rule = qp_code_rule(tensor->scheme);
+    task->bits = qplan_dtype_bits(tensor->scheme->dtype);
+    task->can_clip = calibrator && calibrator->can_clip;
+    task->decoder = (struct qp_decoder){.source = c->file,
                                         .tensor = tensor,
                                         .work = task->kernels->work,
                                         .elem = task->unit->elem,
                                         .n = task->unit->n,
-                                        .codes = task->b->codes,
+                                        .room = task->b->codes,
                                         .y = task->b->block,
                                         .window = task->b->window,
                                         .window_sets = c->window_sets};
@@ -285,7 +286,7 @@ enum qplan_status qp_compare_do(const struct qp_compare *c, const struct qp_comp
                                 struct qplan_error *err)
 {
     *found = (struct qp_finding){.part.max_abs = -1};
-    if (!unit->pair->file.native)
+    if (!unit->pair->file->scheme)
         return compare_bytes(c, unit, b, found, err);
     struct task task = {.unit = unit, .b = b, .largest = unit->largest, .found = found};
     prepare(c, &task);

@@ -11,7 +11,7 @@
 
 /* What all units share. */
 struct qp_compare {
-    const struct qp_st *file, *source;
+    const struct qp_source *file, *source;
     struct qplan_device *device; /* NULL = the CPU */
     enum qplan_isa isa;
     size_t window_sets; /* room of the window */
@@ -28,7 +28,7 @@ struct qp_compare_unit {
 struct qp_compare_buffers {
     void *source; /* room for elements of the source, or bytes of a kept tensor in both files */
     void *block;  /* decoded values in working precision */
-    uint8_t *codes;
+    void *codes;  /* room for those of a unit */
     struct qp_param_window window;
     double *bound;
     struct qp_sums *sums;

@@ -9,55 +9,47 @@
 #include "lib/job/cut.h"
 #include "lib/job/stored.h"
 #include "lib/model/dtype.h"
-#include "lib/store/transfer.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* ---- Facts -------------------------------------------------------------------------------------
- */
-
 /* Small buffers: this reads a fraction of the file. */
 #define FACT_SETS  8192
 #define FACT_CODES 8192
 
-/*
- * Scales are read ahead: those of the next tensor mostly follow in the file, and a tensor may have
- * very few. Zero points are not, since codes lie between them.
- */
-#define FACT_AHEAD ((size_t)FACT_SETS * 4)
-
 struct qp_facts_reader {
-    const struct qp_st *st;
-    const struct qp_native_tensor *tensor;
+    const struct qplan_checkpoint *file;
+    const struct qp_tensor *tensor;
     const struct qp_work_kernels *f64;
     struct qp_sets sets; /* where scales of 1 are searched */
     struct qp_param_window window;
     double *scale;
     int32_t *zero;
-    uint8_t *codes;
-    char *ahead; /* n_ahead bytes of the file from ahead_off on */
-    uint64_t ahead_off;
-    size_t n_ahead;
+    void *codes; /* room */
 };
 
 /* ---- All scales ------------------------------------------------------------------------------ */
 
+static const char *part_subject(char out[512], const struct qp_facts_reader *r, enum qp_role role)
+{
+    return qp_listing_subject(out, &r->file->source.listing,
+                              qp_tensor_part(r->tensor, role)->entry);
+}
+
 static enum qplan_status check_set(const struct qp_facts_reader *r, uint64_t set, double scale,
                                    int32_t zero, struct qplan_error *err)
 {
-    struct qp_code_rule rule = qp_code_rule(&r->tensor->scheme);
+    const struct qp_code_rule rule = qp_code_rule(r->tensor->scheme);
     char subject[512], found[QP_F64_TEXT];
     if (!(scale > 0) || isinf(scale)) {
         qp_format_f64(found, scale);
-        return qp_fail(
-            err, QPLAN_ERR_INVALID, qp_st_subject(subject, r->st, r->tensor->part[QP_SCALE]),
-            "bad scale of set %" PRIu64 ": expected a finite number above 0, found %s", set, found);
+        return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, r, QP_SCALE),
+                       "bad scale of set %" PRIu64 ": expected a finite number above 0, found %s",
+                       set, found);
     }
     if (zero < rule.q_min || zero > rule.q_max)
-        return qp_fail(err, QPLAN_ERR_INVALID,
-                       qp_st_subject(subject, r->st, r->tensor->part[QP_ZERO_POINT]),
+        return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, r, QP_ZERO),
                        "bad zero point of set %" PRIu64 ": expected %d to %d, found %d", set,
                        rule.q_min, rule.q_max, zero);
     return QPLAN_OK;
@@ -87,36 +79,19 @@ static void add_scales(const double *scale, size_t n, struct qp_param_facts *fac
     facts->half_step = largest / 2 > facts->half_step ? largest / 2 : facts->half_step;
 }
 
-/* The next n scales, at most FACT_SETS, as doubles. */
-static enum qplan_status load_scales(struct qp_facts_reader *r, uint64_t set, size_t n,
-                                     struct qplan_error *err)
-{
-    const enum qplan_dtype dtype = r->tensor->scheme.scale_dtype;
-    const uint64_t size = qp_float_bytes(dtype);
-    const uint64_t off = r->st->header_bytes + r->tensor->part[QP_SCALE]->begin + set * size;
-    if (off < r->ahead_off || off + n * size > r->ahead_off + r->n_ahead) {
-        r->n_ahead = 0; /* of a failed read nothing is kept */
-        size_t n_bytes = (size_t)qp_min_u64(FACT_AHEAD, r->st->file.size - off);
-        QP_TRY(qp_file_read(&r->st->file, off, r->ahead, n_bytes, err));
-        r->ahead_off = off;
-        r->n_ahead = n_bytes;
-    }
-    r->f64->load(dtype, n, r->ahead + (off - r->ahead_off), r->scale);
-    return QPLAN_OK;
-}
-
 /* Looks at every scale; *has_one tells whether one of them is 1. */
 static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
                                     struct qp_param_facts *facts, bool *has_one,
                                     struct qplan_error *err)
 {
-    const uint64_t n_sets = qp_entry_elements(r->tensor->part[QP_SCALE]);
+    const struct qp_matrix sets = qp_tensor_part(r->tensor, QP_SCALE)->matrix;
+    const uint64_t n_sets = sets.rows * sets.cols;
     *has_one = false;
     for (uint64_t set = 0; set < n_sets; set += FACT_SETS) {
         size_t n = (size_t)qp_min_u64(FACT_SETS, n_sets - set);
-        QP_TRY(load_scales(r, set, n, err));
+        QP_TRY(qp_read_scales(&r->file->source, r->tensor, r->f64, set, n, &r->window, err));
         if (strict)
-            QP_TRY(qp_read_zeros(r->st, r->tensor, set, n, &r->window, err));
+            QP_TRY(qp_read_zeros(&r->file->source, r->tensor, set, n, &r->window, err));
         for (size_t i = 0; strict && i < n; i++)
             QP_TRY(check_set(r, set + i, r->scale[i], r->zero[i], err));
         add_scales(r->scale, n, facts, has_one);
@@ -130,16 +105,17 @@ static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
 static enum qplan_status search_piece(const struct qp_facts_reader *r, const struct qp_piece *piece,
                                       bool *found, struct qplan_error *err)
 {
-    const struct qp_code_form form = qp_code_form(&r->tensor->scheme, QPLAN_ISA_BEST);
+    const struct qp_part *part = qp_tensor_part(r->tensor, QP_CODES);
     struct qp_tile tile = piece->tile;
     tile.rows = 1;
     for (uint64_t row = 0; row < piece->n_rows && !*found; row++) {
         const size_t base =
             (size_t)piece->first_set + (size_t)(row / r->sets.band_rows) * qp_tile_cols(&tile);
-        uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
-        const uint8_t *codes;
-        QP_TRY(qp_read_codes(r->st, r->tensor->part[QP_CODES], &r->sets, &form, elem, tile.cols,
-                             r->codes, &codes, err));
+        const uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
+        const void *values;
+        QP_TRY(qp_part_get(&r->file->source, part, elem, tile.cols, QPLAN_ISA_BEST, r->codes,
+                           &values, NULL, err));
+        const uint8_t *codes = values;
         FOR_EACH_RUN (&tile, run) {
             const uint8_t zero = (uint8_t)r->zero[base + run.set];
             for (size_t i = run.at; r->scale[base + run.set] == 1 && i < run.at + run.n; i++)
@@ -158,15 +134,14 @@ static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
 {
     const struct qp_limits limits = {
         .elems = FACT_CODES, .sets = FACT_SETS, .apart = FACT_CODES, .cached = FACT_CODES};
-    const bool packed = qplan_dtype_bits(r->tensor->scheme.dtype) == 4;
     uint64_t band = 0, col = 0;
     struct qp_strip strip;
-    qp_sets_make(&r->sets, &r->tensor->scheme, r->tensor->shape, r->tensor->rank);
+    qp_sets_make(&r->sets, r->tensor->scheme, r->tensor->shape, r->tensor->rank);
     *found = false;
     do {
-        qp_strip_at(&r->sets, &limits, 1, packed, band, col, &strip);
-        QP_TRY(qp_read_params(r->st, r->tensor, r->f64, strip.set, (size_t)strip.n_sets, &r->window,
-                              err));
+        qp_strip_at(&r->sets, &limits, 1, 1, band, col, &strip);
+        QP_TRY(qp_read_params(&r->file->source, r->tensor, r->f64, strip.set, (size_t)strip.n_sets,
+                              &r->window, err));
         for (uint64_t i = 0; i < strip.n_pieces && !*found; i++) {
             struct qp_piece piece;
             qp_piece_at(&r->sets, &strip, i, &piece);
@@ -181,18 +156,17 @@ static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
 /* The bound grows with the scale: the largest one decides. */
 static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *facts)
 {
-    const enum qplan_dtype source = qp_storage_row(r->tensor->source)->dtype;
+    const enum qplan_dtype source = qp_storage_row((enum qplan_storage)r->tensor->storage)->dtype;
     const struct qp_work_kernels *work = qp_source_kernels(source, QPLAN_ISA_SCALAR)->work;
     const double scale = facts->half_step * 2;
     const float narrow = (float)scale;
     const void *typed = work->work == QPLAN_F32 ? (const void *)&narrow : (const void *)&scale;
     if (facts->half_step >= 0)
-        work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme.dtype), &facts->bound);
+        work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme->dtype), &facts->bound);
 }
 
-enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
-                                const struct qp_native_tensor *tensor, bool strict,
-                                struct qp_param_facts *facts, struct qplan_error *err)
+enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_tensor *tensor,
+                                bool strict, struct qp_param_facts *facts, struct qplan_error *err)
 {
     struct qp_facts_reader *r = reader;
     bool has_one, found = false;
@@ -215,25 +189,24 @@ void qp_facts_close(struct qp_facts_reader *reader)
     qp_free(reader->zero);
     qp_free(reader->codes);
     qp_free(reader->window.stored);
-    qp_free(reader->ahead);
     qp_free(reader);
 }
 
-enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qp_st *st,
+enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qplan_checkpoint *file,
                                 struct qplan_error *err)
 {
     *out = NULL;
     struct qp_facts_reader *r = qp_alloc(1, sizeof *r);
     if (!r)
         return qp_fail_memory(err, "buffers", sizeof *r);
-    r->st = st;
+    r->file = file;
     r->f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     r->scale = qp_alloc_buffer(FACT_SETS * sizeof *r->scale);
     r->zero = qp_alloc_buffer(FACT_SETS * sizeof *r->zero);
-    r->codes = qp_alloc_buffer(QP_CODE_ROOM(FACT_CODES) + 1);
-    r->window = (struct qp_param_window){r->scale, r->zero, qp_alloc_buffer(FACT_SETS * 4)};
-    r->ahead = qp_alloc_buffer(FACT_AHEAD);
-    if (!r->scale || !r->zero || !r->codes || !r->window.stored || !r->ahead) {
+    r->codes = qp_alloc_buffer(QP_PART_ROOM(FACT_CODES, 1));
+    r->window =
+        (struct qp_param_window){r->scale, r->zero, qp_alloc_buffer(QP_PART_ROOM(FACT_SETS, 4))};
+    if (!r->scale || !r->zero || !r->codes || !r->window.stored) {
         qp_facts_close(r);
         return qp_fail_memory(err, "buffers", FACT_SETS * sizeof *r->scale);
     }
@@ -241,12 +214,12 @@ enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qp_st
     return QPLAN_OK;
 }
 
-enum qplan_status qp_read_param_facts(const struct qp_st *st, const struct qp_native_tensor *tensor,
-                                      bool strict, struct qp_param_facts *facts,
-                                      struct qplan_error *err)
+enum qplan_status qp_read_param_facts(const struct qplan_checkpoint *file,
+                                      const struct qp_tensor *tensor, bool strict,
+                                      struct qp_param_facts *facts, struct qplan_error *err)
 {
     struct qp_facts_reader *reader;
-    QP_TRY(qp_facts_open(&reader, st, err));
+    QP_TRY(qp_facts_open(&reader, file, err));
     enum qplan_status status = qp_facts_read(reader, tensor, strict, facts, err);
     qp_facts_close(reader);
     return status;

@@ -80,7 +80,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->codes = qp_take(carve, QP_DECODE_ROOM(n));
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
-    b->window.stored = qp_take(carve, n_sets * sizeof(float));
+    b->window.stored = qp_take(carve, QP_PART_ROOM(n_sets, sizeof(float)));
     b->bound = qp_take(carve, n_sets * sizeof(double));
     b->sums = qp_take(carve, n / QP_BLOCK * sizeof *b->sums);
 }
@@ -115,10 +115,10 @@ static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
 {
     const struct engine *e = ctx;
     const struct qp_pair *pair = &e->pairs[i];
-    *unit_length =
-        pair->file.native ? unit_elems(e, e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
-    return pair->file.native ? qp_entry_elements(pair->source)
-                             : pair->source->end - pair->source->begin;
+    const bool quantized = pair->file->scheme != NULL;
+    *unit_length = quantized ? unit_elems(e, e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
+    return quantized ? qp_entry_elements(pair->source->parts[0].entry)
+                     : qp_tensor_bytes(pair->source);
 }
 
 /* ---- Results in order --------------------------------------------------------------------------
@@ -151,7 +151,7 @@ static void add_finding(const struct qp_compare_unit *unit, const struct qp_find
     total->offences += part->offences;
     total->clipped += part->clipped;
     total->nonfinite += part->nonfinite;
-    total->bad_pads += part->bad_pads;
+    total->bad_fill += part->bad_fill;
     total->max_clip = part->max_clip > total->max_clip ? part->max_clip : total->max_clip;
 }
 
@@ -205,9 +205,9 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
         return true;
     }
     hand_in(e, &unit, &found, b->sums);
-    uint64_t bits = unit.pair->file.native
-                        ? qplan_storage_bits((enum qplan_storage)unit.pair->source->storage)
-                        : 8;
+    const uint64_t bits = unit.pair->file->scheme
+                              ? qplan_storage_bits((enum qplan_storage)unit.pair->source->storage)
+                              : 8;
     qp_job_advance(job, unit.n * bits / 8);
     return true;
 }
@@ -216,23 +216,22 @@ static uint64_t total_bytes(const struct qp_pair *pairs, size_t n)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++)
-        total += pairs[i].source->end - pairs[i].source->begin;
+        total += qp_tensor_bytes(pairs[i].source);
     return total;
 }
 
 static void add_needs(struct qp_device_need *need, const struct qp_pair *pairs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const struct qp_native_tensor *t = pairs[i].file.native;
-        const struct qplan_entry *source = pairs[i].source;
-        if (!t)
+        const struct qp_tensor *t = pairs[i].file;
+        if (!t->scheme)
             continue;
         const struct qp_device_row row = {.kind = QP_KIND_MEASURE,
-                                          .dtype = qp_storage_row(t->source)->dtype,
-                                          .scheme = t->scheme};
-        const struct qplan_entry *codes = t->part[QP_CODES];
-        qp_need_add(need, &row, source->end - source->begin + codes->end - codes->begin,
-                    source->name, source->name_len);
+                                          .dtype =
+                                              qp_storage_row((enum qplan_storage)t->storage)->dtype,
+                                          .scheme = *t->scheme};
+        qp_need_add(need, &row, qp_role_bytes(t, QP_CODES) + qp_tensor_bytes(pairs[i].source),
+                    t->name, t->name_len);
     }
 }
 
@@ -248,8 +247,8 @@ static enum qplan_status take_device(struct engine *e, size_t n, const struct qp
     return QPLAN_OK;
 }
 
-enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_st *file,
-                                   const struct qp_st *source, const struct qplan_run *run,
+enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_source *file,
+                                   const struct qp_source *source, const struct qplan_run *run,
                                    struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_compare_buffers),

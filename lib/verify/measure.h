@@ -24,35 +24,33 @@ struct qp_measure {
     uint64_t offences;  /* elements outside the proof; kept tensors: differing bytes */
     uint64_t first;     /* the first of them: element, or byte of a kept tensor */
     double x, y, bound; /* there: source value, decoded value, what was allowed */
-    uint64_t bad_pads;  /* spare nibbles that are not 0 */
+    uint64_t bad_fill;  /* lines of codes whose filling bits are not 0 */
 };
 
 /* A tensor of the file and the source tensor that it must stand for. */
 struct qp_pair {
-    struct qp_logical file;
-    const struct qplan_entry *source;
+    const struct qp_tensor *file, *source;
     struct qp_measure result;
 };
 
 /* What reading facts of many tensors shares: buffers, and scales that were read ahead. */
 struct qp_facts_reader;
-enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qp_st *st,
+enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qplan_checkpoint *file,
                                 struct qplan_error *err);
 void qp_facts_close(struct qp_facts_reader *reader);
 
 /* Reads scales and zero points; INVALID for one that no quantizer writes, if strict. */
-enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
-                                const struct qp_native_tensor *tensor, bool strict,
-                                struct qp_param_facts *facts, struct qplan_error *err);
+enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_tensor *tensor,
+                                bool strict, struct qp_param_facts *facts, struct qplan_error *err);
 
 /* The same for one tensor only. */
-enum qplan_status qp_read_param_facts(const struct qp_st *st, const struct qp_native_tensor *tensor,
-                                      bool strict, struct qp_param_facts *facts,
-                                      struct qplan_error *err);
+enum qplan_status qp_read_param_facts(const struct qplan_checkpoint *file,
+                                      const struct qp_tensor *tensor, bool strict,
+                                      struct qp_param_facts *facts, struct qplan_error *err);
 
 /* Fills the result of every pair. Types and shapes have been found to agree. */
-enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_st *file,
-                                   const struct qp_st *source, const struct qplan_run *run,
+enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_source *file,
+                                   const struct qp_source *source, const struct qplan_run *run,
                                    struct qplan_error *err);
 
 #endif

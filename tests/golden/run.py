@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what qplan writes with the golden files, and with itself under every other setting.
 
-    run.py --qplan PATH --data testdata/golden [CASE...]
+    run.py --qplan PATH --data testdata/qplan [CASE...]
 
 Golden: each case of cases.json is quantized with one thread, and with three threads and little
 memory; the file must have the stated SHA-256 and, where it is stored, the stored bytes; verify must

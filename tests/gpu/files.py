@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the files and reports that a device makes with those of the CPU.
 
-    files.py --qplan PATH --data testdata/golden [--device opencl]     exit 77 without the device
+    files.py --qplan PATH --data testdata/qplan [--device opencl]     exit 77 without the device
 
 Every golden case must have its golden bytes; a checkpoint of awkward shapes must have the CPU's, in
 every granularity, with other thread counts and caps; errors must have the CPU's words.

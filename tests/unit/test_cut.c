@@ -182,7 +182,7 @@ static void check_strips(const struct cut *cut)
     memset(byte_owner, 0, sizeof byte_owner);
     n_writes = 0;
     do {
-        qp_strip_at(&cut->sets, &cut->limits, cut->elem_bytes, cut->packed, band, col, &strip);
+        qp_strip_at(&cut->sets, &cut->limits, cut->elem_bytes, 1u + cut->packed, band, col, &strip);
         REQUIRE(strip.n_rows > 0 && strip.n_cols > 0 && strip.n_pieces > 0, cut);
         REQUIRE(strip.n_bands == 1 || strip.n_cols == cut->sets.row_len, cut);
         if (n_strips++ < 4 || n_strips % 64 == 0)
@@ -213,7 +213,7 @@ static void what_fits_is_one_piece(void **state)
         struct cut cut = pick_cut(&seed);
         struct qp_strip strip;
         cut.limits = (struct qp_limits){MOST_ELEMS, MOST_ELEMS, MOST_ELEMS, MOST_ELEMS};
-        qp_strip_at(&cut.sets, &cut.limits, cut.elem_bytes, cut.packed, 0, 0, &strip);
+        qp_strip_at(&cut.sets, &cut.limits, cut.elem_bytes, 1u + cut.packed, 0, 0, &strip);
         REQUIRE(strip.n_pieces == 1 && strip.n_cols == cut.sets.row_len, &cut);
         check_strips(&cut);
     }
@@ -293,7 +293,7 @@ static void giant_tensors_are_cut_too(void **state)
         struct qp_piece piece;
         bool packed = qplan_dtype_bits(scheme.dtype) == 4;
         qp_sets_make(&sets, &scheme, shape, 2);
-        qp_strip_at(&sets, &limits, 2, packed, sets.n_bands - 1, 0, &strip);
+        qp_strip_at(&sets, &limits, 2, 1u + packed, sets.n_bands - 1, 0, &strip);
         assert_true(strip.n_sets <= limits.sets);
         qp_piece_at(&sets, &strip, strip.n_pieces - 1, &piece);
         assert_true(piece.n_rows * piece.n_cols <= limits.elems);

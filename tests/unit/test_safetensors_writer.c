@@ -162,55 +162,6 @@ static void the_header_that_is_written_has_a_limit(void **state)
     free(value);
 }
 
-/* The text of a header without its length and padding. */
-static size_t text_bytes(const struct qp_st_header *header)
-{
-    struct qp_writer w;
-    qp_writer_init(&w);
-    qp_st_put_measured(&w, header);
-    assert_int_equal(qp_writer_finish(&w, "out", NULL), QPLAN_OK);
-    assert_int_equal(w.n, header->n_bytes);
-    size_t n = w.n;
-    while (w.data[n - 1] == ' ')
-        n--;
-    qp_writer_free(&w);
-    return n - 8;
-}
-
-static void the_length_is_known_before_the_text(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"",
-                                        "plain",
-                                        "eight888",
-                                        "a longer plain name",
-                                        "quote\" and \\",
-                                        "\"\"\"\"\\\\\\\\ \"!#[]^ \\\x7f\"",
-                                        "plain at first, then \x1f\"",
-                                        "\x01\x1f\x7f",
-                                        "\xc3\xa9t\xc3\xa9",
-                                        "\xff is not UTF-8 \xc3",
-                                        "\xf0\x9f\x98\x80\xed\xa0\x80"};
-    uint64_t shape[QPLAN_MAX_RANK], power = 1;
-    for (unsigned i = 0; i < QPLAN_MAX_RANK; i++, power *= 10)
-        shape[i] = i % 2 ? power - 1 : power;
-    for (size_t i = 0; i < COUNT(names); i++) {
-        for (unsigned rank = 0; rank <= QPLAN_MAX_RANK; rank++) {
-            const struct qplan_entry none = entry_of("", QPLAN_STORAGE_U8, shape, 0);
-            struct qplan_entry entry = entry_of(names[i], QPLAN_STORAGE_BF16, shape, rank);
-            entry.begin = rank ? UINT64_MAX >> (3 * rank % 64) : 0;
-            entry.end = UINT64_MAX >> (7 * rank % 64);
-            const struct qplan_entry *const entries[] = {&entry, &none};
-            const struct qp_st_pair pairs[] = {pair_of(names[i], "v"), pair_of("k", names[i])};
-            for (size_t n = 0; n < 9; n++) {
-                struct qp_st_header header = {entries, n % 3, pairs, n / 3, 0, 0};
-                assert_int_equal(qp_st_measure_header(&header, "out", NULL), QPLAN_OK);
-                assert_int_equal(text_bytes(&header), header.n_json);
-            }
-        }
-    }
-}
-
 /* ---- Writing and reading --------------------------------------------------------------------- */
 
 #define N_RANDOM 40
@@ -307,7 +258,6 @@ int main(void)
         cmocka_unit_test(an_empty_header_is_padded_too),
         cmocka_unit_test(layouts_that_cannot_be_are_refused),
         cmocka_unit_test(the_header_that_is_written_has_a_limit),
-        cmocka_unit_test(the_length_is_known_before_the_text),
         cmocka_unit_test(written_headers_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

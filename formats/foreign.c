@@ -1,0 +1,63 @@
+/*
+ * foreign.c - noticing checkpoints that some tool has quantized already, in whatever layout, by the
+ * names of their tensors.
+ */
+#include "format.h"
+
+#include "lib/model/dtype.h"
+
+#include <string.h>
+
+static bool ends_with(const struct qplan_entry *entry, const char *suffix)
+{
+    const size_t n = strlen(suffix);
+    return entry->name_len >= n && memcmp(entry->name + entry->name_len - n, suffix, n) == 0;
+}
+
+/* Whether the tensor called like the entry, with its suffix replaced, holds codes. */
+static bool has_codes(const struct qp_listing *listing, const struct qplan_entry *entry,
+                      const char *suffix, const char *replacement, struct qp_writer *name)
+{
+    name->n = 0;
+    qp_put(name, entry->name, entry->name_len - strlen(suffix));
+    qp_puts(name, replacement);
+    const struct qplan_entry *codes =
+        name->error ? NULL : qp_listing_find(listing, name->data, name->n);
+    if (!codes)
+        return false;
+    const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)codes->storage);
+    return row->is_integer || row->is_f8;
+}
+
+/* Whether the entry belongs to quantized weights, by its name and by what stands beside it. */
+static bool is_quantized(const struct qp_listing *listing, const struct qplan_entry *entry,
+                         struct qp_writer *name)
+{
+    static const char *const alone[] = {".qweight", "weight_packed"};
+    static const char *const scales[] = {"_scale", ".scales", "_scale_inv", ".absmax"};
+    for (size_t k = 0; k < sizeof alone / sizeof alone[0]; k++) {
+        if (ends_with(entry, alone[k]))
+            return true;
+    }
+    for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
+        if (ends_with(entry, scales[k]) && (has_codes(listing, entry, scales[k], "", name) ||
+                                            has_codes(listing, entry, scales[k], ".weight", name)))
+            return true;
+    }
+    return false;
+}
+
+enum qplan_status qp_find_quantized(const struct qp_listing *listing,
+                                    const struct qplan_entry **found, struct qplan_error *err)
+{
+    struct qp_writer name;
+    qp_writer_init(&name);
+    *found = NULL;
+    for (size_t i = 0; i < listing->n_entries && !*found; i++) {
+        if (is_quantized(listing, &listing->entries[i], &name))
+            *found = &listing->entries[i];
+    }
+    enum qplan_status status = qp_writer_finish(&name, listing->shown, err);
+    qp_writer_free(&name);
+    return status;
+}

@@ -1,0 +1,37 @@
+/*
+ * record.h - what the metadata of every file that qplan writes say of its quantized tensors,
+ * whatever the layout: the keys, and one record for each tensor.
+ */
+#ifndef QP_RECORD_H
+#define QP_RECORD_H
+
+#include "format.h"
+
+#define QP_LAYOUT_KEY   "qplan.layout"
+#define QP_NUMERICS_KEY "qplan.numerics"
+#define QP_TENSORS_KEY  "qplan.tensors"
+#define QP_LAYOUT       "1"
+#define QP_NUMERICS     "1"
+
+/* Whether a metadata key is one that qplan writes itself: it is left out of what a source hands on.
+ */
+bool qp_owns_key(const char *key);
+
+/* The keys and values of an output, in no order: QP_OWN_PAIRS of them. records is its
+ * qplan.tensors. */
+#define QP_OWN_PAIRS 4
+void qp_own_pairs(const char *records, size_t n_records, struct qp_st_pair out[QP_OWN_PAIRS]);
+
+/* Appends the value of qplan.tensors: a JSON object with the record of each tensor, in this order.
+ */
+void qp_put_records(struct qp_writer *w, const struct qp_tensor *const *tensors, size_t n);
+
+/*
+ * Reads the records of one file: name, shape, storage, scheme and calibrator of each tensor, in the
+ * order of the text. Names and shapes are in the arena; the tensors have no parts. The array is
+ * released with qp_free.
+ */
+enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena,
+                                  struct qp_tensor **tensors, size_t *n, struct qplan_error *err);
+
+#endif

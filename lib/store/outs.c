@@ -1,0 +1,102 @@
+/*
+ * outs.c - the files of a checkpoint that is written.
+ */
+#include "outs.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/check.h"
+
+#include <string.h>
+
+enum qplan_status qp_outs_open(struct qp_outs *outs, const char *path, bool force,
+                               const struct qp_st_new *news, size_t n_files,
+                               const struct qp_source *source, struct qplan_error *err)
+{
+    const struct qp_file *inputs[] = {&source->files[0].file};
+    *outs = (struct qp_outs){.news = news};
+    outs->files = qp_alloc(n_files, sizeof *outs->files);
+    if (!outs->files)
+        return qp_fail_memory(err, "outputs", n_files * sizeof *outs->files);
+    enum qplan_status status = qp_out_open(
+        &outs->files[0], path, force, news[0].header_bytes + news[0].data_bytes, inputs, 1, err);
+    if (status == QPLAN_OK) {
+        outs->n_files = n_files;
+        status = qp_out_write(&outs->files[0], 0, news[0].header, news[0].header_bytes, err);
+    }
+    if (status != QPLAN_OK)
+        qp_outs_discard(outs);
+    return status;
+}
+
+uint64_t qp_outs_at(const struct qp_outs *outs, const struct qplan_entry *entry, uint64_t off)
+{
+    return qp_st_at(outs->news[entry->file].header_bytes, entry, off);
+}
+
+enum qplan_status qp_outs_write(const struct qp_outs *outs, const struct qplan_entry *entry,
+                                uint64_t off, const void *bytes, size_t n, struct qplan_error *err)
+{
+    return qp_out_write(&outs->files[entry->file], qp_outs_at(outs, entry, off), bytes, n, err);
+}
+
+void *qp_outs_room(const struct qp_outs *outs, const struct qplan_entry *entry, uint64_t off,
+                   void *buffer)
+{
+    const uint64_t at = qp_outs_at(outs, entry, off);
+    return qp_io_room(buffer, at, at);
+}
+
+/*
+ * Plain reads and writes: copy_file_range gained nothing on tmpfs and ext4, and file systems that
+ * share blocks could not, because a kept tensor begins elsewhere in its block than it did. Nor did
+ * setting aside the space of the output first.
+ */
+enum qplan_status qp_outs_copy(const struct qp_outs *outs, const struct qplan_entry *to,
+                               const struct qp_source *source, const struct qplan_entry *from,
+                               uint64_t off, uint64_t n, void *buffer, struct qplan_error *err)
+{
+    const uint64_t from_at = qp_st_at(source->files[from->file].header_bytes, from, off);
+    void *bytes = qp_io_room(buffer, from_at, qp_outs_at(outs, to, off));
+    QP_TRY(qp_source_read(source, from, off, bytes, (size_t)n, err));
+    return qp_outs_write(outs, to, off, bytes, (size_t)n, err);
+}
+
+/* The reader decodes a header in place, so its bytes are read once more to be compared. */
+static enum qplan_status compare_header(const struct qp_st_new *new, const struct qp_file *file,
+                                        struct qplan_error *err)
+{
+    char block[4096];
+    for (size_t i = 0; i < new->header_bytes; i += sizeof block) {
+        const size_t n = (size_t)qp_min_u64(new->header_bytes - i, sizeof block);
+        QP_TRY(qp_file_read(file, i, block, n, err));
+        if (memcmp(block, new->header + i, n) != 0)
+            return qp_fail(err, QPLAN_ERR_IO, file->shown,
+                           "the header read back is not the one written");
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_outs_read_back(const struct qp_outs *outs, struct qp_source *written,
+                                    const char *path, struct qplan_error *err)
+{
+    QP_TRY(qp_source_open_fd(written, outs->files[0].fd, path, err));
+    enum qplan_status status = QPLAN_OK;
+    for (size_t i = 0; status == QPLAN_OK && i < outs->n_files; i++)
+        status = compare_header(&outs->news[i], &written->files[i].file, err);
+    if (status != QPLAN_OK)
+        qp_source_close(written);
+    return status;
+}
+
+enum qplan_status qp_outs_commit(struct qp_outs *outs, bool *synced, struct qplan_error *err)
+{
+    return qp_out_commit(&outs->files[0], synced, err);
+}
+
+void qp_outs_discard(struct qp_outs *outs)
+{
+    for (size_t i = 0; i < outs->n_files; i++)
+        qp_out_discard(&outs->files[i]);
+    qp_free(outs->files);
+    *outs = (struct qp_outs){.files = NULL};
+}

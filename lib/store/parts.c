@@ -1,0 +1,116 @@
+/*
+ * parts.c - ranges of a part between memory and files. Where lines of a place are rows behind each
+ * other, a range is one run of its file; elsewhere it is up to three rectangles with runs of their
+ * own.
+ */
+#include "parts.h"
+
+#include "lib/base/check.h"
+
+static bool has_rows(const struct qp_place *place)
+{
+    return !place->columns && !place->interleaved && !place->swizzled;
+}
+
+/* Whether bytes are values: nothing is packed, moved or changed. */
+static bool is_plain(const struct qp_place *place)
+{
+    return has_rows(place) && place->bits == 8u * place->word_bytes && !place->half_added &&
+           !place->one_less;
+}
+
+bool qp_part_is_nibbles(const struct qp_part *part)
+{
+    const struct qp_place *place = part->place;
+    return has_rows(place) && place->bits == 4 && place->word_bytes == 1 && !place->half_added &&
+           !place->n_order;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static enum qplan_status get_rect(const struct qp_source *source, const struct qp_part *part,
+                                  const struct qp_rect *rect, enum qplan_isa isa, char *image,
+                                  void *values, uint64_t *bad_fill, struct qplan_error *err)
+{
+    const uint64_t n_runs = qp_place_runs(part->place, part->matrix, rect);
+    char *to = image;
+    for (uint64_t i = 0; i < n_runs; i++) {
+        const struct qp_place_run run = qp_place_run(part->place, part->matrix, rect, i);
+        QP_TRY(qp_source_read(source, part->entry, run.off, to, (size_t)run.n_bytes, err));
+        to += run.n_bytes;
+    }
+    *bad_fill += qp_place_get(part->place, part->matrix, rect, isa, image, values);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_part_get(const struct qp_source *source, const struct qp_part *part,
+                              uint64_t elem, size_t n, enum qplan_isa isa, void *room,
+                              const void **values, uint64_t *bad_fill, struct qplan_error *err)
+{
+    const struct qp_flat_range range = {part->matrix, elem, n};
+    const size_t value_bytes = qp_value_bytes(part);
+    char *image = (char *)room + qp_div_up(n * value_bytes, 64) * 64, *to = room;
+    uint64_t bad = 0;
+    *values = room;
+    if (has_rows(part->place)) {
+        const struct qp_place_run run = qp_flat_run(part->place, &range);
+        const bool plain = is_plain(part->place);
+        char *bytes = qp_source_room(source, part->entry, run.off, plain ? room : image);
+        QP_TRY(qp_source_read(source, part->entry, run.off, bytes, (size_t)run.n_bytes, err));
+        if (plain)
+            *values = bytes;
+        else
+            bad = qp_flat_get(part->place, &range, isa, bytes, room);
+    } else {
+        struct qp_rect rects[3];
+        const unsigned n_rects = qp_flat_rects(&range, rects);
+        for (unsigned i = 0; i < n_rects; i++) {
+            QP_TRY(get_rect(source, part, &rects[i], isa, image, to, &bad, err));
+            to += rects[i].n_rows * rects[i].n_cols * value_bytes;
+        }
+    }
+    if (bad_fill)
+        *bad_fill += bad;
+    return QPLAN_OK;
+}
+
+/* ---- Writing --------------------------------------------------------------------------------- */
+
+static enum qplan_status put_rect(const struct qp_part *part, const struct qp_rect *rect,
+                                  enum qplan_isa isa, const void *values, char *image,
+                                  qp_put_fn put, void *ctx, struct qplan_error *err)
+{
+    const uint64_t n_runs = qp_place_runs(part->place, part->matrix, rect);
+    const char *from = image;
+    qp_place_put(part->place, part->matrix, rect, isa, values, image);
+    for (uint64_t i = 0; i < n_runs; i++) {
+        const struct qp_place_run run = qp_place_run(part->place, part->matrix, rect, i);
+        QP_TRY(put(ctx, part, run.off, from, (size_t)run.n_bytes, err));
+        from += run.n_bytes;
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_part_put(const struct qp_outs *outs, const struct qp_part *part, uint64_t elem,
+                              size_t n, enum qplan_isa isa, const void *values, void *image,
+                              qp_put_fn put, void *ctx, struct qplan_error *err)
+{
+    const struct qp_flat_range range = {part->matrix, elem, n};
+    const size_t value_bytes = qp_value_bytes(part);
+    if (has_rows(part->place)) {
+        const struct qp_place_run run = qp_flat_run(part->place, &range);
+        char *to = qp_outs_room(outs, part->entry, run.off, image);
+        if (is_plain(part->place))
+            return put(ctx, part, run.off, values, (size_t)run.n_bytes, err);
+        qp_flat_put(part->place, &range, isa, values, to);
+        return put(ctx, part, run.off, to, (size_t)run.n_bytes, err);
+    }
+    struct qp_rect rects[3];
+    const unsigned n_rects = qp_flat_rects(&range, rects);
+    const char *from = values;
+    for (unsigned i = 0; i < n_rects; i++) {
+        QP_TRY(put_rect(part, &rects[i], isa, from, image, put, ctx, err));
+        from += rects[i].n_rows * rects[i].n_cols * value_bytes;
+    }
+    return QPLAN_OK;
+}
