@@ -6,7 +6,7 @@ import json
 import pages
 from sandbox import ROOT, TINY, Sandbox
 
-GOLDEN = ROOT / "testdata" / "golden"
+GOLDEN = ROOT / "testdata" / "qplan"
 
 SCHEMES = [
     "int8:t", "int8:c0", "int8:c1", "int8:g32", "int8:b16x24", "int8:b1000x7:bf16",

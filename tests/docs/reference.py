@@ -7,7 +7,7 @@ import pages
 from sandbox import ROOT, Sandbox
 
 MAN = ROOT / "man"
-GOLDEN = ROOT / "testdata" / "golden"
+GOLDEN = ROOT / "testdata" / "qplan"
 
 
 def difference(documented, real):
