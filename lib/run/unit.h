@@ -1,6 +1,6 @@
 /*
- * unit.h - what the two halves of executing a plan share: execute.c hands out units,
- * execute_unit.c does one.
+ * unit.h - what the two halves of executing a plan share: units.c hands out units,
+ * unit.c does one.
  */
 #ifndef QP_EXECUTE_UNIT_H
 #define QP_EXECUTE_UNIT_H
