@@ -35,7 +35,7 @@ MAY_INCLUDE = {
                         "lib/job", "lib/verify", "lib/report"},
 }
 SOURCE_DIRS = ("cli", "lib", "formats", "kernels")
-TEXT_DIRS = SOURCE_DIRS + ("bench", "cmake", "man", "scripts", "tests", ".ci")
+TEXT_DIRS = SOURCE_DIRS + ("bench", "cmake", "examples", "man", "scripts", "tests", ".ci")
 MAX_LINES = 600
 
 # (what, pattern, folders, excepted files); matched in code, not in comments or strings.
