@@ -3,9 +3,9 @@
  *
  *     bench-device DEVICE ROUNDS TILE_BYTES
  *
- * Runs tiles through lib/device_tile.c, and ranges back through lib/device_flat.c, on a lane whose
- * backend is watched: every launch and every copy is waited for and timed alone. Prints a JSON
- * document with the least time of each, and what it moved.
+ * Runs tiles through lib/device/on_tile.c, and ranges back through lib/device/on_range.c, on a lane
+ * whose backend is watched: every launch and every copy is waited for and timed alone. Prints a
+ * JSON document with the least time of each, and what it moved.
  */
 #include "lib/device/on_range.h"
 #include "lib/device/on_tile.h"

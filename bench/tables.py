@@ -7,7 +7,12 @@ import re
 import statistics
 
 RSS_GOAL_KIB, START_GOAL_MS = 32 << 10, 10
-MARKS = ("<!-- bench -->\n", "<!-- end of bench -->\n")
+MARKS = r"(<!-- bench(: brief)? -->\n).*?(<!-- end of bench -->\n)"
+BRIEF = (("hot", "bf16 -> int8 per channel"), ("hot", "bf16 -> int4 g128"),
+         ("hot", "bf16 -> int8 block 128x128"), ("hot", "dequantize int8"), ("hot", "verify int8"),
+         ("hot", "copied only"), ("peers", "torch + safetensors, int8 per channel"),
+         ("large", "20 GB -> int4 g128"))
+BRIEF_HEAD = ["job", "against", "goal", "ratio", "wall s", "RSS MiB"]
 
 
 def spread(values):
@@ -126,29 +131,51 @@ def as_text(bench):
     return "\n".join([*out, "", *notes(bench)]).rstrip()
 
 
+def markdown_table(head, lines):
+    return ["| " + " | ".join(head) + " |", "|---" + "|--:" * (len(head) - 1) + "|",
+            *["| " + " | ".join(line) + " |" for line in lines]]
+
+
+def chosen(words, head, lines):
+    """The columns of a table that have these words as heads."""
+    return [[line[head.index(word)] for word in words] for line in lines]
+
+
 def as_markdown(bench):
     out = [f"{machine_text()};", f"{setting_text(bench)}. Medians; `from .. to` are the extremes of "
            "the rounds' ratios."]
     for title, head, lines in sections(bench):
         if head is HEAD:  # minima and spread are in the text and the JSON
-            keep = [i for i, word in enumerate(head) if word not in ("min", "spread")]
-            head, *lines = [[line[i] for i in keep] for line in (head, *lines)]
-        out += ["", title + ":", "", "| " + " | ".join(head) + " |",
-                "|---" + "|--:" * (len(head) - 1) + "|"]
-        out += ["| " + " | ".join(line) + " |" for line in lines]
+            words = [word for word in head if word not in ("min", "spread")]
+            head, lines = words, chosen(words, HEAD, lines)
+        out += ["", title + ":", "", *markdown_table(head, lines)]
     if bench.skipped:
         out += ["", *[f"- {note}" for note in notes(bench)]]
     return "\n".join(out)
+
+
+def brief_markdown(bench):
+    """The rows of the README; SystemExit if the run did not measure them all."""
+    found = {(row.section, row.name): chosen(BRIEF_HEAD, HEAD, [cells(row)])[0]
+             for row in bench.rows}
+    for row in bench.large:
+        found["large", row["name"]] = [row["name"], "-", "-", "-", f"{row['seconds']:.1f}",
+                                       f"{row['rss_kib'] / 1024:.1f}"]
+    missing = [f"{section}: {name}" for section, name in BRIEF if (section, name) not in found]
+    if missing:
+        raise SystemExit("no figures for the brief table: " + "; ".join(missing))
+    return "\n".join([f"{machine_text()};", setting_text(bench) + ". Medians.", "",
+                      *markdown_table(BRIEF_HEAD, [found[key] for key in BRIEF])])
 
 
 def put_markdown(bench, path):
     """Replaces what stands between the two comments of a document."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    begin, end = MARKS
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise SystemExit(f"{path}: expected one {begin.strip()} and one {end.strip()}")
-    pattern = re.escape(begin) + ".*?" + re.escape(end)
-    table = f"{begin}{as_markdown(bench)}\n{end}"
+    marks = re.findall(MARKS, text, re.S)
+    if len(marks) != 1:
+        raise SystemExit(f"{path}: expected one pair of comments 'bench', found {len(marks)}")
+    begin, brief, end = marks[0]
+    table = brief_markdown(bench) if brief else as_markdown(bench)
     with open(path, "w", encoding="utf-8") as file:
-        file.write(re.sub(pattern, lambda _: table, text, flags=re.S))
+        file.write(re.sub(MARKS, lambda _: f"{begin}{table}\n{end}", text, flags=re.S))

@@ -7,7 +7,8 @@
 #
 #   --fast     the first configuration only
 #   --full     also the tests labelled slow, and five minutes of fuzzing per target, not 30 seconds
-#   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops gpu static slow
+#   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops gpu docs
+#              static slow
 #   --oracle   only the comparison with PyTorch, which it installs into build/oracle-venv: about 1 GB
 #   --device   only the tests labelled gpu, those of this backend on the device of this machine, with
 #              its own driver; without such a device they fail

@@ -26,8 +26,9 @@ enum qk_program {
 extern const char *const qk_program_texts[QK_PROGRAM_COUNT];
 
 /*
- * The same as CUDA takes it: the PTX that is kept in gpu/ptx, and machine code for the
- * architectures of the build option QPLAN_CUDA_ARCHS, which begins with a zero where there is none.
+ * The programs as CUDA takes them: the PTX that is kept in kernels/gpu/ptx, and machine code for
+ * the architectures of the build option QPLAN_CUDA_ARCHS, which begins with a zero where there is
+ * none.
  */
 extern const struct qk_cuda_image {
     const char *ptx;

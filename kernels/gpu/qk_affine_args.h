@@ -1,6 +1,6 @@
 /*
  * qk_affine_args.h - what a launch of the quantize family is told, and which set an element belongs
- * to. The picture is that of lib/base/scheme.h: bands of rows, columns of sets.
+ * to. The picture is that of lib/model/sets.h: bands of rows, columns of sets.
  */
 #ifndef QK_AFFINE_ARGS_H
 #define QK_AFFINE_ARGS_H

@@ -1,6 +1,6 @@
 /*
  * qk_affine_grid.inc.h - affine grids and their gradients, as a template for one float dtype. The
- * specification is kernels/ops/affine_grid.h: all of it in f64.
+ * specification is kernels/ops/affine_grid_kernels.h: all of it in f64.
  *
  * The including file defines NAME(op), KIND, AT(from, i), which reads a number, ADD(sum, term) and
  * VALUE(sum); NAME(finish) is that of qk_grid.inc.h.

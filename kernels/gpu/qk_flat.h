@@ -2,7 +2,7 @@
  * qk_flat.h - the way back from codes works on a flat range of a tensor, not on a rectangle: what a
  * launch is told, which parameters an element has, and which code.
  *
- * The range begins somewhere in a row of the matrix of lib/base/scheme.h, with `head` elements of
+ * The range begins somewhere in a row of the matrix of lib/model/sets.h, with `head` elements of
  * that row; the rows that follow are counted from 0, in bands and periods. Lengths that are longer
  * than the range are cut to what keeps the places of all ends inside it, so 32 bits are enough. The
  * parameters that the range needs lie behind each other.

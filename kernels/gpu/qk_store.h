@@ -15,7 +15,7 @@ QK_FN qk_u32 qk_to_bf16(float x)
     return (size + 0x7fffu + (size >> 16 & 1u)) >> 16 | sign >> 16;
 }
 
-/* As in kernels/dtypes/f16/codec.h: a sum with a power of two has the last place of an f16. */
+/* As in kernels/dtypes/f16/f16.h: a sum with a power of two has the last place of an f16. */
 QK_FN qk_u32 qk_to_f16(float x)
 {
     qk_u32 bits = QK_U32(x), sign = bits & 0x80000000u, size = bits ^ sign;

@@ -1,5 +1,5 @@
 /*
- * rows.h - the row lists of the instruction set levels, each ended by NULL. kernel_table.c joins
+ * rows.h - the row lists of the instruction set levels, each ended by NULL. table.c joins
  * them.
  */
 #ifndef QP_CPU_ROWS_H

@@ -1,6 +1,6 @@
 /*
  * granularity.h - the five granularities of the quantize family: their fields, the shape of their
- * parameters, and the picture of bands and columns (lib/base/scheme.h) that each makes of a shape.
+ * parameters, and the picture of bands and columns (lib/model/sets.h) that each makes of a shape.
  *
  * A family has five rows that differ in the granularity alone:
  *

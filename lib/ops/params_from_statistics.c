@@ -1,6 +1,6 @@
 /*
  * params_from_statistics.c - scales and zero points from the least and largest values of sets, and
- * the bound of the error that they can make. The formulas are those of params_stats.c.
+ * the bound of the error that they can make. The formulas are those of statistics.c.
  */
 #include "families.h"
 

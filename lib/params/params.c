@@ -1,6 +1,6 @@
 /*
  * params.c - the life of struct qplan_params: making, copying, showing, releasing, and what it
- * costs in bytes. Never computes a scale: that is params_stats.c.
+ * costs in bytes. Never computes a scale: that is statistics.c.
  */
 #include "lib/qplan.h"
 

@@ -1,6 +1,6 @@
 /*
  * report.h - a report, seen from inside the library. report.c builds it, report_json.c and
- * report_text.c print it, report_gates.c judges it.
+ * report_text.c print it, judge.c judges it.
  */
 #ifndef QP_REPORT_H
 #define QP_REPORT_H

@@ -1,9 +1,8 @@
-"""The numpy decoder of the README against qplan dequantize, bit by bit."""
+"""The numpy decoder examples/decode.py against qplan dequantize, bit by bit."""
 
 import importlib.util
 import json
 
-import pages
 from sandbox import ROOT, TINY, Sandbox
 
 GOLDEN = ROOT / "testdata" / "qplan"
@@ -71,9 +70,7 @@ def test(tools, results):
         return
     import numpy as np
     sandbox = Sandbox(tools)
-    file = sandbox.path / "decode.py"
-    file.write_text(pages.code_of(ROOT / "README.md", file.name))
-    spec = importlib.util.spec_from_file_location("decode", file)
+    spec = importlib.util.spec_from_file_location("decode", ROOT / "examples" / "decode.py")
     decode = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(decode)
     for source, flags in cases():

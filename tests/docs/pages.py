@@ -1,4 +1,4 @@
-"""Takes the examples out of the documents: README.md and the manual pages.
+"""Takes the examples out of the documents: the READMEs and the manual pages.
 
 An example is a block of commands and what they print:
 
@@ -8,14 +8,13 @@ An example is a block of commands and what they print:
     ...
     [exit 1]
 
-"..." alone on a line stands for any run of lines; no [exit N] means exit 0. A block of code that
-names itself in its first lines ("/* ratio.c - ...", "# decode.py - ...") is a file that later
-commands use.
+"..." alone on a line stands for any run of lines; no [exit N] means exit 0. A program in a manual
+page that names itself in its first line ("/* list.c - ...") is a file that later commands use.
 """
 
 import re
 
-FILE_NAME = re.compile(r"^(?:/\*|#) ([\w-]+\.(?:c|py|sh)) - ", re.M)
+FILE_NAME = re.compile(r"/\* (\w+\.c) - ")
 EXIT = re.compile(r"\[exit (\d+)\]")
 SUMMARY = re.compile(r", cpu \w+, \d+\.\d s$", re.M)  # these depend on the machine
 KERNEL = re.compile(r"/cpu/\w+$", re.M)
@@ -37,7 +36,7 @@ class Block:
     def __init__(self, line, lines):
         self.line = line
         self.text = "\n".join(lines) + "\n"
-        name = FILE_NAME.search("\n".join(lines[:3]))
+        name = FILE_NAME.match(self.text)
         self.file = name and name[1]
         self.steps = [] if self.file else list(read_steps(line, lines))
 
@@ -61,8 +60,8 @@ def read_steps(first, lines):
         yield step
 
 
-def readme_blocks(text):
-    """The fenced blocks: console, and code that names itself."""
+def fences(text):
+    """Language, number of the first line, and lines of every fenced block."""
     language, lines = None, []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith("```"):
@@ -70,10 +69,14 @@ def readme_blocks(text):
         elif language is None:
             language, lines, first = line[3:], [], number + 1
         else:
-            block = Block(first, lines)
-            if language == "console" or block.file:
-                yield block
+            yield language, first, lines
             language = None
+
+
+def readme_blocks(text):
+    """The fenced blocks of commands."""
+    return (Block(first, lines) for language, first, lines in fences(text)
+            if language == "console")
 
 
 def mdoc_text(line):
@@ -101,11 +104,6 @@ def mdoc_blocks(text):
 def blocks_of(path):
     text = path.read_text()
     return list(readme_blocks(text) if path.suffix == ".md" else mdoc_blocks(text))
-
-
-def code_of(path, name):
-    """The text of the file that a document contains."""
-    return next(block.text for block in blocks_of(path) if block.file == name)
 
 
 def plain(lines):

@@ -1,4 +1,4 @@
-"""Compares what the documents list with what there is: options, metrics, functions, JSON keys."""
+"""Compares what the manual pages list with what there is: options, functions, JSON keys."""
 
 import json
 import re
@@ -165,20 +165,6 @@ def check_documents(sandbox, results):
     check_document(results, "qplan-report.5", reports)
 
 
-# ---- References between documents ----------------------------------------------------------------
-
-
-def check_links(results):
-    for path in sorted(ROOT.glob("*.md")) + [ROOT / "kernels/README.md", ROOT / "formats/README.md"]:
-        targets = re.findall(r"\]\(([^):#]+)\)", path.read_text())
-        lost = [target for target in targets if not (path.parent / target).exists()]
-        results.check(not lost, f"{path.relative_to(ROOT)}: links", f"  not there: {lost}")
-    for path in sorted(MAN.glob("*.[135]")):
-        targets = re.findall(r"^\.Xr ((?:lib)?qplan\S*) (\d)", path.read_text(), re.M)
-        lost = [f"{name}({n})" for name, n in targets if not (MAN / f"{name}.{n}").exists()]
-        results.check(targets and not lost, f"{path.name}: references", f"  not there: {lost}")
-
-
 def check_version(sandbox, results):
     version = sandbox.qplan("--version").split()[1]
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
@@ -191,7 +177,6 @@ def test(tools, results):
     check_metrics(sandbox, results)
     check_functions(results)
     check_documents(sandbox, results)
-    check_links(results)
     check_version(sandbox, results)
     unnamed = [block for path in MAN.glob("*.[135]") for block in pages.blocks_of(path)
                if not block.steps and not block.file]

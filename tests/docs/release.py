@@ -1,21 +1,19 @@
-"""Runs the release script of the README where it must pass and where it must stop."""
+"""Runs examples/release.sh where it must pass and where it must stop."""
 
 import json
 
-import pages
-from sandbox import ROOT, Sandbox
+from sandbox import Sandbox
 
 
 def test(tools, results):
     sandbox = Sandbox(tools)
-    (sandbox.path / "release.sh").write_text(pages.code_of(ROOT / "README.md", "release.sh"))
     sandbox.qplan("plan", "-o", "plan.json", "model.safetensors")
     sandbox.qplan("plan", "-o", "other.json", "--exclude", "lm_head*", "model.safetensors")
     other = sandbox.path / "other.json"
     other.write_text(other.read_text().replace("lm_head.weight", "head.weight"))
 
     def case(name, expected, *args, **env):
-        code, out, err = sandbox.run("sh", "release.sh", *args, **env)
+        code, out, err = sandbox.run("sh", "examples/release.sh", *args, **env)
         results.check(code == expected, f"release.sh: {name}",
                       f"expected exit {expected}, found {code}\n{out}{err}")
 

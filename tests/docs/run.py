@@ -4,12 +4,13 @@ is missing or made up.
 
     run.py --qplan PATH [--build DIR] [--cc CC] [PART...]
 
-    examples   the commands of README.md and of the EXAMPLES of the manual pages; those that
-               compile need --build, a build that can be installed
-    ci         the release script of the README, also where it must fail
-    decoder    the numpy decoder of the README against qplan dequantize
+    examples   the commands of README.md, of examples/README.md and of the EXAMPLES of the manual
+               pages; those that compile need --build, a build that can be installed
+    ci         examples/release.sh, also where it must fail
+    decoder    examples/decode.py against qplan dequantize
     memory     the peak memory does not grow with the model
     reference  options, functions and JSON keys against the manual pages
+    links      links, names of files, excerpts and figures of the documents
     self       this test finds planted faults
 
 All parts run if none is named. Exit 1 if a check failed, 77 if all that was asked for was skipped.
@@ -25,6 +26,7 @@ import tempfile
 sys.dont_write_bytecode = True  # the source tree stays as it is
 
 import decoder
+import links
 import memory
 import pages
 import reference
@@ -57,8 +59,9 @@ def lacks(block, tools):
     commands = "\n".join(step.command for step in block.steps)
     if "pkg-config" in commands and not tools.install():
         return "no build that can be installed"
-    if "decode.py" in commands and not importlib.util.find_spec("numpy"):
-        return "numpy is missing"
+    for script, module in (("decode.py", "numpy"), ("embedding.sh", "torch")):
+        if script in commands and not importlib.util.find_spec(module):
+            return f"{module} is missing"
     return None
 
 
@@ -67,6 +70,10 @@ def show(step, found, code):
                                 pages.plain(found) + [f"[exit {code}]"],
                                 "documented", "found", lineterm="", n=99)
     return "\n".join([f"$ {step.command}", *diff])
+
+
+def name_of(path):
+    return path.relative_to(ROOT) if ROOT in path.parents else path.name
 
 
 def run_document(path, tools, results):
@@ -78,20 +85,21 @@ def run_document(path, tools, results):
             continue
         why = lacks(block, tools)
         if why:
-            results.skip(f"{path.name}:{block.line}", why)
+            results.skip(f"{name_of(path)}:{block.line}", why)
             continue
         found = list(sandbox.shell([step.command for step in block.steps]))
         for i, step in enumerate(block.steps):
             output, code = found[i] if i < len(found) else (["the shell ended before this"], -1)
             good = code == step.exit and pages.matches(step.output, output)
-            results.check(good, f"{path.name}:{step.line}", show(step, output, code))
+            results.check(good, f"{name_of(path)}:{step.line}", show(step, output, code))
     return sum(len(block.steps) for block in blocks)
 
 
 def test_examples(tools, results):
-    for path in [ROOT / "README.md", *sorted((ROOT / "man").glob("*.[135]"))]:
+    readmes = [ROOT / "README.md", ROOT / "examples" / "README.md"]
+    for path in [*readmes, *sorted((ROOT / "man").glob("*.[135]"))]:
         n = run_document(path, tools, results)
-        results.check(n > 0, path.name, "it has no example")
+        results.check(n > 0, name_of(path), "it has no example")
 
 
 PLANTED = """
@@ -127,6 +135,7 @@ def test_self(tools, results):
         run_document(path, tools, planted)
     results.check((planted.passed, planted.failed) == (3, 4), "planted faults",
                   f"expected 3 passed and 4 failed, found {planted.passed} and {planted.failed}")
+    links.test_self(results)
 
 
 PARTS = {
@@ -135,6 +144,7 @@ PARTS = {
     "decoder": decoder.test,
     "memory": memory.test,
     "reference": reference.test,
+    "links": links.test,
     "self": test_self,
 }
 

@@ -59,6 +59,8 @@ class Sandbox:
         (self.path / "testdata").mkdir()
         shutil.copy(TINY, self.path / "testdata")
         shutil.copy(TINY, self.path / "model.safetensors")
+        shutil.copytree(ROOT / "examples", self.path / "examples")
+        (self.path / "tests").symlink_to(ROOT / "tests")
         script(self.path / "scripts" / "run.sh", 'exec qplan "$@"')
 
     def run(self, *args, **env):

@@ -37,10 +37,10 @@ except ImportError:
     sys.exit(77)
 
 import embedding
+import example
 import grid
 import parameters
 import quantize
-import readme
 import tensors
 from problem import Differs, Draw
 
@@ -110,7 +110,7 @@ def main():
     names = [op for op in names if op in ORACLES and args.only in op]
     failures += check_operators(args, names)
     if not args.only:
-        failures += readme.check(args.qplan, ROOT)
+        failures += example.check(args.qplan, ROOT)
     print("\n".join(failures))
     print(f"oracle: {len(names)} operators, {args.cases} cases each, torch {torch.__version__}, "
           f"{len(failures)} failures")

@@ -36,7 +36,7 @@ MAY_INCLUDE = {
 }
 MADE = {"format_rows.h"}  # headers that the build makes
 SOURCE_DIRS = ("cli", "lib", "formats", "kernels")
-TEXT_DIRS = SOURCE_DIRS + ("bench", "cmake", "man", "scripts", "tests", ".ci")
+TEXT_DIRS = SOURCE_DIRS + ("bench", "cmake", "examples", "man", "scripts", "tests", ".ci")
 MAX_LINES = 600
 
 # (what, pattern, folders, excepted files); matched in code, not in comments or strings.
