@@ -84,7 +84,7 @@ static enum qplan_status check_free(const struct qplan_plan *plan, const struct 
             "name collision: %s, a sidecar of %s, is already a tensor of the source",
             qp_quote(quoted, sidecar->data, sidecar->n),
             qp_quote(name, source->name, source->name_len));
-    qp_hint(err, "--exclude keeps one of them as it is");
+    qp_advise(err, QPLAN_ADVICE_EXCLUDE_ONE);
     return QPLAN_ERR_INVALID;
 }
 

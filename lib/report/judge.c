@@ -24,7 +24,7 @@ enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n
     for (size_t i = 0; i < n; i++) {
         if (qp_metric_row(gates[i]->metric)->measured && !has_source) {
             (void)bad_gate(gates[i], "this metric is measured: a source is needed", err);
-            qp_hint(err, "inspect takes one with --against SOURCE");
+            qp_advise(err, QPLAN_ADVICE_AGAINST);
             return QPLAN_ERR_USAGE;
         }
     }

@@ -117,7 +117,7 @@ static enum qplan_status check_includes(const struct builder *b)
             used = qp_glob_match(q->include[i], t.entry->name, t.entry->name_len);
         if (!used)
             return qp_fail(b->err, QPLAN_ERR_INVALID, q->file->st.file.shown,
-                           "--include %s matches no tensor",
+                           "include pattern %s matches no tensor",
                            qp_quote(quoted, q->include[i], strlen(q->include[i])));
     }
     return QPLAN_OK;
