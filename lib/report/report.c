@@ -336,15 +336,23 @@ static enum qplan_status measure(struct builder *b)
 /* ---- Totals ------------------------------------------------------------------------------------
  */
 
-static void add_kept(struct qplan_report *report, const struct qp_row *row)
+static enum qplan_status add_kept(struct qplan_report *report, const struct qp_row *row,
+                                  struct qplan_error *err)
 {
     size_t i = 0;
     while (i < report->n_kept && strcmp(report->kept[i].reason, row->reason) != 0)
         i++;
-    if (i == report->n_kept)
-        report->kept[report->n_kept++].reason = row->reason;
+    if (i == report->n_kept) {
+        struct qp_kept_reason *kept =
+            qp_arena_grow(&report->arena, report->kept, report->n_kept, sizeof *kept);
+        if (!kept)
+            return qp_fail_memory(err, "report", sizeof *kept);
+        kept[report->n_kept++] = (struct qp_kept_reason){.reason = row->reason};
+        report->kept = kept;
+    }
     report->kept[i].tensors++;
     report->kept[i].bytes += entry_bytes(row->tensor.entry);
+    return QPLAN_OK;
 }
 
 static void pool(struct qplan_report *report, const struct qp_row *row)
@@ -373,7 +381,8 @@ struct bits {
     uint64_t source, code;
 };
 
-static void add_row(struct qplan_report *report, const struct qp_row *row, struct bits *bits)
+static enum qplan_status add_row(struct qplan_report *report, const struct qp_row *row,
+                                 struct bits *bits, struct qplan_error *err)
 {
     struct qplan_totals *t = &report->totals;
     const struct qp_logical *tensor = &row->tensor;
@@ -385,32 +394,33 @@ static void add_row(struct qplan_report *report, const struct qp_row *row, struc
     t->param_bytes += sizes.param_bytes;
     t->quantized += row->restored;
     if (row->restored)
-        return;
+        return QPLAN_OK;
     if (!tensor->native) {
         t->kept++;
         t->kept_bytes += entry_bytes(tensor->entry);
-        add_kept(report, row);
-        return;
+        return add_kept(report, row, err);
     }
     t->quantized++;
     bits->source += sizes.elements * qplan_storage_bits(tensor->source);
     bits->code += sizes.elements * qplan_dtype_bits(tensor->native->scheme.dtype);
     pool(report, row);
     report->measured_elements += row->measured ? sizes.elements : 0;
+    return QPLAN_OK;
 }
 
-static void add_totals(struct qplan_report *report)
+static enum qplan_status add_totals(struct qplan_report *report, struct qplan_error *err)
 {
     struct qplan_totals *t = &report->totals;
     struct bits bits = {0, 0};
     report->total_facts = (struct qp_param_facts){0, 0, -1, -1};
     report->total_measure.max_abs = -1;
     for (size_t i = 0; i < report->n_rows; i++)
-        add_row(report, &report->rows[i], &bits);
+        QP_TRY(add_row(report, &report->rows[i], &bits, err));
     t->data_bytes = t->code_bytes + t->param_bytes + t->kept_bytes;
     t->ratio_ideal = qp_ratio((double)bits.source, (double)bits.code);
     t->ratio = qp_ratio((double)t->source_bytes, (double)t->data_bytes);
     t->bpw = qp_ratio(8.0 * (double)t->data_bytes, (double)t->elements);
+    return QPLAN_OK;
 }
 
 /* ---- The whole ---------------------------------------------------------------------------------
@@ -455,7 +465,7 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     if (status == QPLAN_OK && request->source)
         status = measure(&b);
     if (status == QPLAN_OK)
-        add_totals(report);
+        status = add_totals(report, err);
     qp_fenv_leave(&callers);
     qp_free(b.pairs);
     if (status != QPLAN_OK) {

@@ -46,7 +46,7 @@ struct qplan_report {
     uint64_t measured_elements;
     struct qp_row *rows; /* in name order */
     size_t n_rows;
-    struct qp_kept_reason kept[16];
+    struct qp_kept_reason *kept; /* one for each reason, in the order of rows */
     size_t n_kept;
     uint64_t missing; /* source tensors that the file lacks */
     bool proven;
