@@ -503,6 +503,19 @@ enum qplan_status qplan_gate_parse(struct qplan_gate **out, const char *text,
                                    struct qplan_error *err);
 void qplan_gate_free(struct qplan_gate *gate);
 
+/* What a gate can ask for, as `qplan help metrics` prints it. */
+struct qplan_metric {
+    const char *name;  /* "sqnr_db" */
+    const char *unit;  /* "dB"; "-" = none; "value" = that of the tensor's own values */
+    const char *scope; /* of a gate that names none: "worst" or "total" */
+    const char *help;
+    bool of_tensors;   /* other scopes than total are legal too */
+    bool needs_source; /* measured against the source */
+};
+
+/* The i-th metric; false behind the last one. */
+bool qplan_metric_at(size_t i, struct qplan_metric *out);
+
 struct qplan_inspect_options {
     const struct qplan_checkpoint *against; /* the source, to measure; or NULL */
     bool prove;                             /* verify: a source tensor missing is an offence */

@@ -20,6 +20,8 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
         .strict_params = !o->prove,
         .include = o->include,
         .n_include = o->n_include,
+        .gates = o->gates,
+        .n_gates = o->n_gates,
     };
     *report = NULL;
     if (o->prove && !o->against)
@@ -32,5 +34,5 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
         QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
     }
     QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
-    return qp_report_judge(report, &request, o->gates, o->n_gates, run, err);
+    return qp_report_make(report, &request, run, err);
 }
