@@ -16,7 +16,7 @@
 
 struct command {
     const char *name;
-    const char *operands; /* "MODEL", "FILE SOURCE", "[COMMAND]" */
+    const char *operands; /* "MODEL", "FILE SOURCE", "[NAME]" */
     const char *summary;  /* one line for the list of commands */
     const char *about;    /* a paragraph of its own help */
     const char *examples; /* lines, each with its newline */

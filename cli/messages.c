@@ -138,10 +138,10 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_EXCLUDE] = "--exclude keeps the tensor as it is",
         [QPLAN_ADVICE_EXCLUDE_ONE] = "--exclude keeps one of them as it is",
         [QPLAN_ADVICE_INDIVISIBLE] =
-            "--indivisible ragged makes the last group of each row shorter (one more scale a row); "
-            "--indivisible keep copies these tensors unquantized",
-        [QPLAN_ADVICE_NONFINITE] = "--nonfinite saturate clips infinities and makes NaN zero; "
-                                   "--exclude keeps the tensor as it is",
+            ("--indivisible ragged makes the last group of each row shorter (one more scale a "
+             "row); --indivisible keep copies these tensors unquantized"),
+        [QPLAN_ADVICE_NONFINITE] = ("--nonfinite saturate clips infinities and makes NaN zero; "
+                                    "--exclude keeps the tensor as it is"),
         [QPLAN_ADVICE_SCALE_F32] = "--scale-dtype f32 takes larger scales",
         [QPLAN_ADVICE_OPERATORS] = "'qplan op list' names them all",
     };
