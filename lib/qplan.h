@@ -561,7 +561,7 @@ const char *qplan_report_warning(const struct qplan_report *report, size_t i);
 enum qplan_status qplan_report_write_json(const struct qplan_report *report, qplan_write_fn write,
                                           void *ctx, struct qplan_error *err);
 
-/* The same for people; every_tensor prints all rows instead of patterns. */
+/* The report as text for people; every_tensor prints all rows instead of patterns. */
 enum qplan_status qplan_report_write_text(const struct qplan_report *report, bool every_tensor,
                                           qplan_write_fn write, void *ctx, struct qplan_error *err);
 

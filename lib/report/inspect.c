@@ -29,7 +29,8 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
     if (o->against && o->against->is_native)
         return qp_fail(err, QPLAN_ERR_INVALID, o->against->st.file.shown,
                        "the source is itself quantized: expected the plain checkpoint");
-    if (run && !o->against) { /* nothing to do there, but one that was named must be usable */
+    /* Without a source a device has nothing to do, but one that was named must be usable. */
+    if (run && !o->against) {
         const struct qp_device_need nothing = {.n_rows = 0};
         QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
     }

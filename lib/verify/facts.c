@@ -176,7 +176,8 @@ static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
     return QPLAN_OK;
 }
 
-/* ---- Both ------------------------------------------------------------------------------------ */
+/* ---- All facts of a tensor --------------------------------------------------------------------
+ */
 
 /* The bound grows with the scale: the largest one decides. */
 static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *facts)

@@ -45,7 +45,7 @@ enum qplan_status qp_facts_read(struct qp_facts_reader *reader,
                                 const struct qp_native_tensor *tensor, bool strict,
                                 struct qp_param_facts *facts, struct qplan_error *err);
 
-/* The same for one tensor only. */
+/* Reads the facts of one tensor with a reader of its own. */
 enum qplan_status qp_read_param_facts(const struct qp_st *st, const struct qp_native_tensor *tensor,
                                       bool strict, struct qp_param_facts *facts,
                                       struct qplan_error *err);
