@@ -102,7 +102,7 @@ static enum qplan_status take_value(struct check *c, size_t i, const char *attac
         return cli_fail(c->err, QPLAN_ERR_USAGE, flag, "expected a value (%s), found none",
                         row->value);
     const char *value = attached ? attached : c->argv[c->next++];
-    if (!*value) /* argtable takes it for none */
+    if (!*value) /* argtable takes an empty value for none */
         return cli_fail(c->err, QPLAN_ERR_USAGE, flag, "expected a value (%s), found ''",
                         row->value);
     if (c->seen[i] && !row->repeat)
@@ -192,7 +192,7 @@ enum qplan_status args_parse(struct args *out, const struct arg_group *const *gr
     *out = (struct args){.groups = groups, .n_rows = count_rows(groups)};
     CLI_TRY(check(out, argc, argv, err));
     CLI_TRY(make_table(out, argc, err));
-    /* It would make the first operand end the options. */
+    /* With this variable set, argtable would let the first operand end the options. */
     (void)unsetenv("POSIXLY_CORRECT");
     errno = 0;
     if (arg_parse(argc, argv, out->table) == 0)

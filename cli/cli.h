@@ -3,7 +3,8 @@
  * and the signal that asks for a stop.
  *
  * A function that can fail returns enum qplan_status and describes the failure in its last
- * argument, as the library does; main prints it once. Nothing here exits.
+ * argument, as the library does; main prints it once. Nothing exits, except on a bug of the
+ * program itself: an option that a command asks for and its table lacks (args.h).
  */
 #ifndef CLI_H
 #define CLI_H
@@ -16,7 +17,7 @@
 
 struct command {
     const char *name;
-    const char *operands; /* "MODEL", "FILE SOURCE", "[COMMAND]" */
+    const char *operands; /* "MODEL", "FILE SOURCE", "[NAME]" */
     const char *summary;  /* one line for the list of commands */
     const char *about;    /* a paragraph of its own help */
     const char *examples; /* lines, each with its newline */

@@ -60,6 +60,14 @@ static void put_name(const struct command *command)
     printf("%s ", command->name);
 }
 
+/* What qplan help takes. */
+static void put_pages(void)
+{
+    each_command(put_name);
+    for (const struct help_topic *topic = help_topics; topic->name; topic++)
+        printf("%s ", topic->name);
+}
+
 /* ---- bash -------------------------------------------------------------------------------------*/
 
 static void bash_value(const struct command *command, const struct arg_option *row)
@@ -93,7 +101,7 @@ static void bash_command(const struct command *command)
 {
     if (command == &cli_help) {
         fputs("    help) words='", stdout);
-        each_command(put_name);
+        put_pages();
         puts("' ;;");
         return;
     }
@@ -166,7 +174,7 @@ static void zsh_command(const struct command *command)
     each_option(command, zsh_option);
     if (command == &cli_help) {
         fputs("            '1:command:(", stdout);
-        each_command(put_name);
+        put_pages();
         fputs(")'\n", stdout);
     } else {
         fputs("            '*:file:_files'\n", stdout);
@@ -238,7 +246,7 @@ static void put_fish(void)
           "complete -c qplan -n __fish_use_subcommand -f -l version -d 'print the version'\n"
           "complete -c qplan -n '__fish_seen_subcommand_from help' -f -a '",
           stdout);
-    each_command(put_name);
+    put_pages();
     fputs("'\n", stdout);
     each_command(fish_command);
 }

@@ -1,8 +1,9 @@
 /*
- * cmd_help.c - qplan help: the list of commands and the page of one, printed from the tables.
+ * cmd_help.c - qplan help: the list of commands and the page of one, printed from the tables; the
+ * topics are in topics.c.
  */
-#include "cli.h"
 #include "help.h"
+#include "nearest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,9 @@ void help_overview(FILE *to)
     for (size_t i = 0; cli_commands[i]; i++)
         if (!cli_commands[i]->hidden)
             fprintf(to, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
+    fputs("\nTopics of 'qplan help TOPIC':\n", to);
+    for (const struct help_topic *topic = help_topics; topic->name; topic++)
+        fprintf(to, "  %-12s%s\n", topic->name, topic->summary);
     fputs("\nExamples:\n"
           "  qplan quantize --per-channel --axis 0 model.safetensors\n"
           "  qplan verify model.int8.safetensors model.safetensors\n"
@@ -80,17 +84,33 @@ void help_overview(FILE *to)
           to);
 }
 
+/* A word that is near to a topic means that, else it is taken for a command. */
+static enum qplan_status unknown_page(const char *name, struct qplan_error *err)
+{
+    struct nearest nearest;
+    enum qplan_status status = cli_unknown_command(name, err);
+    nearest_begin(&nearest, name);
+    for (const struct help_topic *topic = help_topics; topic->name; topic++)
+        nearest_try(&nearest, topic->name);
+    if (nearest_found(&nearest))
+        cli_hint(err, "did you mean '%s'?", nearest_found(&nearest));
+    return status;
+}
+
 static enum qplan_status run(const struct args *args, struct qplan_error *err)
 {
     const char *const *operands;
-    if (args_operands(args, &operands) == 0) {
+    const size_t n = args_operands(args, &operands);
+    const struct command *command = n ? cli_find_command(operands[0]) : NULL;
+    const struct help_topic *topic = n ? help_find_topic(operands[0]) : NULL;
+    if (command)
+        help_command(command);
+    else if (topic)
+        topic->print(stdout);
+    else if (n)
+        return unknown_page(operands[0], err);
+    else
         help_overview(stdout);
-        return cli_finish_stdout(QPLAN_OK, "help", err);
-    }
-    const struct command *command = cli_find_command(operands[0]);
-    if (!command)
-        return cli_unknown_command(operands[0], err);
-    help_command(command);
     return cli_finish_stdout(QPLAN_OK, "help", err);
 }
 
@@ -100,10 +120,11 @@ static const struct arg_group *const groups[] = {&help_options, NULL};
 
 const struct command cli_help = {
     .name = "help",
-    .operands = "[COMMAND]",
-    .summary = "explain a command",
-    .about = "Explains COMMAND, or lists the commands.\n",
-    .examples = "  qplan help quantize\n",
+    .operands = "[COMMAND|TOPIC]",
+    .summary = "explain a command or a topic",
+    .about = "Explains COMMAND or TOPIC, or lists the commands and topics.\n",
+    .examples = "  qplan help quantize\n"
+                "  qplan help metrics\n",
     .groups = groups,
     .run = run,
 };

@@ -169,7 +169,7 @@ static enum qplan_status op_describe(const struct args *args, const char *name,
         char shown[CLI_SHOWN];
         (void)cli_fail(err, QPLAN_ERR_USAGE, "op", "unknown operator '%s'",
                        cli_escape(shown, sizeof shown, name));
-        cli_hint(err, "'qplan op list' names them all");
+        err->advice = QPLAN_ADVICE_OPERATORS;
         return QPLAN_ERR_USAGE;
     }
     enum qplan_status status = qplan_op_describe_write(info, isa, cli_write_stdout, NULL, err);

@@ -82,7 +82,7 @@ static enum qplan_status refuse(const struct new_document *document, int errnum,
 {
     (void)cli_fail_errno(err, errnum, document->path, "cannot write the output");
     if (errnum == EEXIST)
-        cli_hint(err, "--force replaces it");
+        err->advice = QPLAN_ADVICE_FORCE;
     return QPLAN_ERR_IO;
 }
 

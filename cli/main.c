@@ -97,7 +97,7 @@ static enum qplan_status run_command(const struct command *command, int argc, ch
     if (status == QPLAN_OK)
         status = run_parsed(command, &args, err);
     args_free(&args);
-    if (status == QPLAN_ERR_USAGE && !err->hint[0])
+    if (status == QPLAN_ERR_USAGE && !err->hint[0] && !err->advice)
         cli_hint(err, "see 'qplan help %s'", command->name);
     return status;
 }

@@ -94,6 +94,7 @@ enum qplan_status cli_fail(struct qplan_error *err, enum qplan_status status, co
     err->sys_errno = 0;
     err->offset = QPLAN_NO_OFFSET;
     err->hint[0] = '\0';
+    err->advice = QPLAN_ADVICE_NONE;
     (void)cli_escape(err->subject, sizeof err->subject, subject);
     va_list args;
     va_start(args, fmt);
@@ -126,12 +127,34 @@ void cli_hint(struct qplan_error *err, const char *fmt, ...)
 
 /* ---- Lines ------------------------------------------------------------------------------------*/
 
+/* What the library advises, in the words of this program: its flags and its commands. */
+static const char *advice_text(enum qplan_advice advice)
+{
+    static const char *const texts[] = {
+        [QPLAN_ADVICE_FORCE] = "--force replaces it",
+        [QPLAN_ADVICE_CPU] = "--device cpu",
+        [QPLAN_ADVICE_AGAINST] = "inspect takes one with --against SOURCE",
+        [QPLAN_ADVICE_DEQUANTIZE] = "qplan dequantize makes a plain checkpoint of it",
+        [QPLAN_ADVICE_EXCLUDE] = "--exclude keeps the tensor as it is",
+        [QPLAN_ADVICE_EXCLUDE_ONE] = "--exclude keeps one of them as it is",
+        [QPLAN_ADVICE_INDIVISIBLE] =
+            ("--indivisible ragged makes the last group of each row shorter (one more scale a "
+             "row); --indivisible keep copies these tensors unquantized"),
+        [QPLAN_ADVICE_NONFINITE] = ("--nonfinite saturate clips infinities and makes NaN zero; "
+                                    "--exclude keeps the tensor as it is"),
+        [QPLAN_ADVICE_SCALE_F32] = "--scale-dtype f32 takes larger scales",
+        [QPLAN_ADVICE_OPERATORS] = "'qplan op list' names them all",
+    };
+    return texts[advice];
+}
+
 void cli_print_error(const struct qplan_error *err)
 {
     const char *colon = err->subject[0] ? ": " : "";
+    const char *hint = err->advice ? advice_text(err->advice) : err->hint;
     fprintf(stderr, "qplan: error: %s%s%s\n", err->subject, colon, err->message);
-    if (err->hint[0])
-        fprintf(stderr, "qplan: hint: %s\n", err->hint);
+    if (hint && hint[0])
+        fprintf(stderr, "qplan: hint: %s\n", hint);
 }
 
 void cli_print_warning(const char *text)

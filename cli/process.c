@@ -67,7 +67,7 @@ static void on_stop(int number)
         if (sigaction(stop_signals[i], NULL, &now) == 0 && now.sa_handler == on_stop)
             (void)sigaction(stop_signals[i], &kill_at_once, NULL);
     }
-    if (second) /* came to another thread while the first one was still being handled */
+    if (second) /* a signal that came to another thread while the first one was being handled */
         (void)raise(number);
 }
 

@@ -31,7 +31,7 @@ enum qplan_status task_begin(struct task *task, const struct args *args, struct 
 enum qplan_status task_read_gates(struct task *task, const struct args *args,
                                   struct qplan_error *err);
 
-/* For a field of the library's options. */
+/* The gates that were read, as the options of the library take them. */
 const struct qplan_gate *const *task_gates(const struct task *task);
 
 /*

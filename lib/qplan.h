@@ -55,6 +55,24 @@ enum qplan_status {
     QPLAN_ERR_INTERNAL     /* a bug in the library */
 };
 
+/*
+ * What the caller can do about a failure, where that is something to set or to call. A failure has
+ * an advice, a hint in words, or neither: a hint is for those things that any user can do.
+ */
+enum qplan_advice {
+    QPLAN_ADVICE_NONE,
+    QPLAN_ADVICE_FORCE,       /* .force of qplan_run or qplan_op_file replaces the output */
+    QPLAN_ADVICE_CPU,         /* without .device the CPU computes, to the same bytes */
+    QPLAN_ADVICE_AGAINST,     /* .against of qplan_inspect_options names the source */
+    QPLAN_ADVICE_DEQUANTIZE,  /* qplan_dequantize makes a plain checkpoint of this one */
+    QPLAN_ADVICE_EXCLUDE,     /* .exclude of qplan_plan_options keeps the tensor as it is */
+    QPLAN_ADVICE_EXCLUDE_ONE, /* .exclude of qplan_plan_options keeps one of the two as it is */
+    QPLAN_ADVICE_INDIVISIBLE, /* .indivisible of qplan_plan_options: ragged or keep */
+    QPLAN_ADVICE_NONFINITE,   /* .nonfinite of qplan_plan_options: saturate; or .exclude */
+    QPLAN_ADVICE_SCALE_F32,   /* .scale_dtype f32 of the scheme takes larger scales */
+    QPLAN_ADVICE_OPERATORS    /* qplan_op_at walks all operators */
+};
+
 /* No error in this struct points anywhere: it may be copied and outlives every object. */
 struct qplan_error {
     enum qplan_status status;
@@ -63,6 +81,7 @@ struct qplan_error {
     char subject[512];  /* file, or file and tensor, escaped for a terminal */
     char message[4096]; /* what is wrong: expected a, found b (at byte n) */
     char hint[512];     /* what the user can do, or "" */
+    enum qplan_advice advice;
 };
 
 #define QPLAN_NO_OFFSET UINT64_MAX
@@ -489,6 +508,19 @@ enum qplan_status qplan_gate_parse(struct qplan_gate **out, const char *text,
                                    struct qplan_error *err);
 void qplan_gate_free(struct qplan_gate *gate);
 
+/* What a gate can ask for, as `qplan help metrics` prints it. */
+struct qplan_metric {
+    const char *name;  /* "sqnr_db" */
+    const char *unit;  /* "dB"; "-" = none; "value" = that of the tensor's own values */
+    const char *scope; /* of a gate that names none: "worst" or "total" */
+    const char *help;
+    bool of_tensors;   /* other scopes than total are legal too */
+    bool needs_source; /* measured against the source */
+};
+
+/* The i-th metric; false behind the last one. */
+bool qplan_metric_at(size_t i, struct qplan_metric *out);
+
 struct qplan_inspect_options {
     const struct qplan_checkpoint *against; /* the source, to measure; or NULL */
     bool prove;                             /* verify: a source tensor missing is an offence */
@@ -534,7 +566,7 @@ const char *qplan_report_warning(const struct qplan_report *report, size_t i);
 enum qplan_status qplan_report_write_json(const struct qplan_report *report, qplan_write_fn write,
                                           void *ctx, struct qplan_error *err);
 
-/* The same for people; every_tensor prints all rows instead of patterns. */
+/* The report as text for people; every_tensor prints all rows instead of patterns. */
 enum qplan_status qplan_report_write_text(const struct qplan_report *report, bool every_tensor,
                                           qplan_write_fn write, void *ctx, struct qplan_error *err);
 

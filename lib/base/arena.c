@@ -65,6 +65,17 @@ void *qp_arena_copy(struct qp_arena *arena, const void *elements, uint64_t n, ui
     return copy;
 }
 
+/* An array has room for a power of two: it is full where n is one, or 0. */
+void *qp_arena_grow(struct qp_arena *arena, void *array, size_t n, size_t size)
+{
+    if ((n & (n - 1)) != 0)
+        return array;
+    void *larger = qp_arena_alloc(arena, n ? 2 * (uint64_t)n : 1, size);
+    if (larger && n)
+        memcpy(larger, array, n * size);
+    return larger;
+}
+
 char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b)
 {
     size_t n_b = strlen(b);

@@ -17,6 +17,13 @@ void *qp_arena_alloc(struct qp_arena *arena, uint64_t n, uint64_t size);
 /* A copy of n elements of size bytes, aligned for any type; NULL when refused. */
 void *qp_arena_copy(struct qp_arena *arena, const void *elements, uint64_t n, uint64_t size);
 
+/*
+ * Makes room for one more element behind the n of an array that only this call has made and grown;
+ * NULL with n = 0 begins one. Returns the array, which may have moved, or NULL when refused: the
+ * old one is as it was then.
+ */
+void *qp_arena_grow(struct qp_arena *arena, void *array, size_t n, size_t size);
+
 /* The strings a and b one behind the other, NUL-terminated; NULL when refused. Not aligned. */
 char *qp_arena_join(struct qp_arena *arena, const char *a, size_t n_a, const char *b);
 

@@ -39,6 +39,7 @@ static void describe(struct qplan_error *err, enum qplan_status status, const ch
     err->sys_errno = 0;
     err->offset = QPLAN_NO_OFFSET;
     err->hint[0] = '\0';
+    err->advice = QPLAN_ADVICE_NONE;
     (void)snprintf(err->subject, sizeof err->subject, "%s", subject ? subject : "");
     (void)vsnprintf(err->message, sizeof err->message, fmt, args);
 }
@@ -99,6 +100,12 @@ void qp_hint(struct qplan_error *err, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(err->hint, sizeof err->hint, fmt, args);
     va_end(args);
+}
+
+void qp_advise(struct qplan_error *err, enum qplan_advice advice)
+{
+    if (err)
+        err->advice = advice;
 }
 
 void qp_fail_more(struct qplan_error *err, const char *fmt, ...)

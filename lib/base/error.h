@@ -20,7 +20,7 @@
 enum qplan_status qp_fail(struct qplan_error *err, enum qplan_status status, const char *subject,
                           const char *fmt, ...) QP_PRINTF(4, 5);
 
-/* The same for a fault at a known byte of the subject: " (at byte N)" is appended. */
+/* Describes a fault at a known byte of the subject: " (at byte N)" is appended to the message. */
 enum qplan_status qp_fail_at(struct qplan_error *err, enum qplan_status status, const char *subject,
                              uint64_t offset, const char *fmt, ...) QP_PRINTF(5, 6);
 
@@ -31,7 +31,13 @@ enum qplan_status qp_fail_errno(struct qplan_error *err, int errnum, const char 
 /* Out of memory while allocating n_bytes for the thing named. */
 enum qplan_status qp_fail_memory(struct qplan_error *err, const char *what, uint64_t n_bytes);
 
-/* Adds what the user can do. Does nothing when err is NULL. */
+/*
+ * Adds what the caller can set or call. The words are those of the caller: nothing in the library
+ * names a flag or a command of a program. Does nothing when err is NULL.
+ */
+void qp_advise(struct qplan_error *err, enum qplan_advice advice);
+
+/* Adds what any user can do, in words. Does nothing when err is NULL. */
 void qp_hint(struct qplan_error *err, const char *fmt, ...) QP_PRINTF(2, 3);
 
 /* Continues the message of a failure, for lists. Text that does not fit is cut. */

@@ -77,7 +77,7 @@ static enum qplan_status check_target(const struct qp_out *out, struct qplan_err
                        "cannot write the output: something other than a file has this name");
     if (!out->force) {
         qp_fail_errno(err, EEXIST, out->shown, "cannot write the output");
-        qp_hint(err, "--force replaces it");
+        qp_advise(err, QPLAN_ADVICE_FORCE);
         return QPLAN_ERR_IO;
     }
     return QPLAN_OK;
@@ -315,7 +315,7 @@ enum qplan_status qp_out_commit(struct qp_out *out, bool *synced, struct qplan_e
     if (status == QPLAN_OK && give_name(out) != 0) {
         status = qp_fail_errno(err, errno, out->shown, "cannot give the output its name");
         if (err && err->sys_errno == EEXIST)
-            qp_hint(err, "--force replaces it");
+            qp_advise(err, QPLAN_ADVICE_FORCE);
     }
     if (status == QPLAN_OK)
         status = sync_fd(out->dirfd, out, "its folder", synced, err);

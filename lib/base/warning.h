@@ -14,11 +14,11 @@ struct qp_warning {
 };
 
 struct qp_warnings {
-    struct qp_warning list[8]; /* more than there are codes */
+    struct qp_warning *list; /* in the arena */
     size_t n;
 };
 
-/* Adds a warning whose strings are copied into the arena. */
+/* Adds a warning. The list and copies of all strings are in the arena, always the same one. */
 enum qplan_status qp_warn(struct qp_warnings *warnings, struct qp_arena *arena, const char *code,
                           const char *subject, const char *message, struct qplan_error *err);
 

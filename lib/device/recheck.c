@@ -17,7 +17,7 @@ static enum qplan_status differs(const struct qp_gpu *gpu, enum qplan_dtype dtyp
     qp_fail(err, QPLAN_ERR_DEVICE, gpu->info.label,
             "the device does not compute as the CPU does: %s of %s on %s, driver %s", what,
             qplan_dtype_name(dtype), gpu->info.name, gpu->info.driver);
-    qp_hint(err, "--device cpu");
+    qp_advise(err, QPLAN_ADVICE_CPU);
     return QPLAN_ERR_DEVICE;
 }
 

@@ -72,6 +72,6 @@ enum qplan_status qp_op_fail_differs(const struct qplan_op *op, struct qplan_err
     qp_fail(err, QPLAN_ERR_DEVICE, info->label,
             "the device does not compute as the CPU does: %s of %s on %s, driver %s",
             op->row->info.name, qplan_storage_name(op->key), info->name, info->driver);
-    qp_hint(err, "--device cpu");
+    qp_advise(err, QPLAN_ADVICE_CPU);
     return QPLAN_ERR_DEVICE;
 }

@@ -42,7 +42,7 @@ enum qplan_status qp_op_find_row(const char *name, const struct qp_op_row **out,
         return QPLAN_OK;
     (void)qp_fail(err, QPLAN_ERR_USAGE, "op", "unknown operator %s",
                   qp_quote(quoted, name, strlen(name)));
-    qp_hint(err, "'qplan op list' names them all");
+    qp_advise(err, QPLAN_ADVICE_OPERATORS);
     return QPLAN_ERR_USAGE;
 }
 

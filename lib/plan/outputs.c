@@ -89,7 +89,7 @@ static enum qplan_status check_name(const struct qplan_plan *plan, const struct 
             "name collision: %s, a sidecar of %s, is already a tensor of the source",
             qp_quote(quoted, part->name, part->name_len),
             qp_quote(name, t->source->name, t->source->name_len));
-    qp_hint(err, "--exclude keeps one of them as it is");
+    qp_advise(err, QPLAN_ADVICE_EXCLUDE_ONE);
     return QPLAN_ERR_INVALID;
 }
 

@@ -73,7 +73,7 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
         qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
                 "already quantized: expected a plain checkpoint, found " QP_LAYOUT_KEY
                 " in its metadata");
-        qp_hint(err, "qplan dequantize makes a plain checkpoint of it");
+        qp_advise(err, QPLAN_ADVICE_DEQUANTIZE);
         return QPLAN_ERR_INVALID;
     }
     const struct qplan_entry *found;
@@ -165,8 +165,7 @@ static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_erro
     end_faults(&list);
     if (list.n == 0)
         return QPLAN_OK;
-    qp_hint(err, "--indivisible ragged makes the last group of each row shorter (one more scale a "
-                 "row); --indivisible keep copies these tensors unquantized");
+    qp_advise(err, QPLAN_ADVICE_INDIVISIBLE);
     return QPLAN_ERR_INVALID;
 }
 
@@ -215,7 +214,7 @@ static enum qplan_status prepare_patterns(struct patterns *p, struct qp_arena *a
         return qp_fail_memory(err, p->option, p->n * sizeof *p->rules);
     for (size_t i = 0; i < p->n; i++) {
         QP_TRY(qp_glob_check(p->list[i], err));
-        char *prefix = qp_arena_join(arena, p->option + 2, strlen(p->option + 2), ":");
+        char *prefix = qp_arena_join(arena, p->option, strlen(p->option), ":");
         p->rules[i] = prefix ? qp_arena_join(arena, prefix, strlen(prefix), p->list[i]) : NULL;
         if (!p->rules[i])
             return qp_fail_memory(err, p->option, strlen(p->list[i]));
@@ -243,8 +242,8 @@ static enum qplan_status check_patterns(const struct patterns *p, const char *wh
     char quoted[QP_QUOTED];
     for (size_t i = 0; i < p->n; i++) {
         if (!p->used[i])
-            return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s %s matches no %s", p->option,
-                           qp_quote(quoted, p->list[i], strlen(p->list[i])), what);
+            return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s pattern %s matches no %s",
+                           p->option, qp_quote(quoted, p->list[i], strlen(p->list[i])), what);
     }
     return QPLAN_OK;
 }
@@ -279,8 +278,8 @@ static enum qplan_status decide_all(struct qplan_plan *plan,
     const char *shown = plan->checkpoint->source.listing.shown;
     const struct qp_calibrator *calibrator =
         qp_calibrator_find(options->calibrate ? options->calibrate : "minmax");
-    struct patterns include = {"--include", options->include, options->n_include, NULL, NULL};
-    struct patterns exclude = {"--exclude", options->exclude, options->n_exclude, NULL, NULL};
+    struct patterns include = {"include", options->include, options->n_include, NULL, NULL};
+    struct patterns exclude = {"exclude", options->exclude, options->n_exclude, NULL, NULL};
     if (!calibrator)
         return qp_fail(err, QPLAN_ERR_USAGE, "calibrate", "unknown method: expected minmax");
     QP_TRY(prepare_patterns(&include, &plan->arena, err));

@@ -1,6 +1,6 @@
 /*
- * gate.c - reading [SCOPE:]METRIC OP NUMBER and the table of metrics. Never looks at a report: what
- * a metric is worth is for the report to say.
+ * gate.c - reading [SCOPE:]METRIC OP NUMBER. Never looks at a report: what a metric is worth is for
+ * the report to say.
  */
 #include "gate.h"
 
@@ -11,29 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Columns: name, natural scope, measured, integer, per_tensor, low_is_bad. */
-/* clang-format off */
-static const struct qp_metric metrics[QP_METRIC_COUNT] = {
-    [QP_METRIC_SQNR_DB]      = {"sqnr_db",      QP_SCOPE_WORST, true,  false, true,  true},
-    [QP_METRIC_MAX_ABS]      = {"max_abs",      QP_SCOPE_WORST, true,  false, true,  false},
-    [QP_METRIC_RMS]          = {"rms",          QP_SCOPE_WORST, true,  false, true,  false},
-    [QP_METRIC_COSINE]       = {"cosine",       QP_SCOPE_WORST, true,  false, true,  true},
-    [QP_METRIC_CLIPPED]      = {"clipped",      QP_SCOPE_WORST, true,  true,  true,  false},
-    [QP_METRIC_MAX_CLIP]     = {"max_clip",     QP_SCOPE_WORST, true,  false, true,  false},
-    [QP_METRIC_NONFINITE]    = {"nonfinite",    QP_SCOPE_WORST, true,  true,  true,  false},
-    [QP_METRIC_BOUND]        = {"bound",        QP_SCOPE_WORST, false, false, true,  false},
-    [QP_METRIC_HALF_STEP]    = {"half_step",    QP_SCOPE_WORST, false, false, true,  false},
-    [QP_METRIC_BPW]          = {"bpw",          QP_SCOPE_TOTAL, false, false, true,  false},
-    [QP_METRIC_RATIO]        = {"ratio",        QP_SCOPE_TOTAL, false, false, true,  true},
-    [QP_METRIC_RATIO_IDEAL]  = {"ratio_ideal",  QP_SCOPE_TOTAL, false, false, true,  true},
-    [QP_METRIC_BYTES]        = {"bytes",        QP_SCOPE_TOTAL, false, true,  false, false},
-    [QP_METRIC_KEPT_BYTES]   = {"kept_bytes",   QP_SCOPE_TOTAL, false, true,  false, false},
-    [QP_METRIC_KEPT_PERCENT] = {"kept_percent", QP_SCOPE_TOTAL, false, false, false, false},
-    [QP_METRIC_QUANTIZED]    = {"quantized",    QP_SCOPE_TOTAL, false, true,  false, true},
-    [QP_METRIC_MISSING]      = {"missing",      QP_SCOPE_TOTAL, true,  true,  false, false},
-};
-/* clang-format on */
-
 static const char *const op_texts[] = {
     [QP_OP_LT] = "<",  [QP_OP_LE] = "<=", [QP_OP_GT] = ">",
     [QP_OP_GE] = ">=", [QP_OP_EQ] = "==", [QP_OP_NE] = "!=",
@@ -42,11 +19,6 @@ static const char *const op_texts[] = {
 #define N_OPS    (sizeof op_texts / sizeof op_texts[0])
 #define OP_CHARS "<>=!"
 #define BLANKS   " \t"
-
-const struct qp_metric *qp_metric_row(enum qp_metric_id id)
-{
-    return &metrics[id];
-}
 
 const char *qp_gate_op_text(enum qp_gate_op op)
 {
@@ -150,15 +122,13 @@ static enum qplan_status fail_part(struct qplan_error *err, const char *subject,
 static enum qplan_status read_metric(struct qplan_gate *gate, struct span part, const char *subject,
                                      struct qplan_error *err)
 {
-    for (unsigned i = 0; i < QP_METRIC_COUNT; i++) {
-        if (span_is(part, metrics[i].name)) {
-            gate->metric = (enum qp_metric_id)i;
-            return QPLAN_OK;
-        }
-    }
+    gate->metric = qp_metric_find(part.text, part.n);
+    if (gate->metric && gate->metric->scope != QP_SCOPE_NONE)
+        return QPLAN_OK;
     (void)fail_part(err, subject, "unknown metric", part);
-    for (unsigned i = 0; i < QP_METRIC_COUNT; i++)
-        qp_fail_more(err, "%s%s", i ? ", " : "expected one of ", metrics[i].name);
+    struct qplan_metric known;
+    for (size_t i = 0; qplan_metric_at(i, &known); i++)
+        qp_fail_more(err, "%s%s", i ? ", " : "expected one of ", known.name);
     return QPLAN_ERR_USAGE;
 }
 
@@ -204,7 +174,7 @@ static enum qplan_status read_glob(struct qplan_gate *gate, struct span part,
 static enum qplan_status read_scope(struct qplan_gate *gate, struct span part, const char *subject,
                                     struct qplan_error *err)
 {
-    const struct qp_metric *metric = qp_metric_row(gate->metric);
+    const struct qp_metric *metric = gate->metric;
     gate->scope = metric->scope;
     if (!part.text)
         return QPLAN_OK;
@@ -215,7 +185,7 @@ static enum qplan_status read_scope(struct qplan_gate *gate, struct span part, c
         gate->scope = QP_SCOPE_TOTAL;
         return QPLAN_OK;
     }
-    if (!metric->per_tensor) {
+    if (!(metric->shown & QP_IN_TENSORS)) {
         (void)fail_part(err, subject, "bad scope", part);
         qp_fail_more(err, "expected total or none, since %s is a number of the whole file",
                      metric->name);

@@ -20,6 +20,8 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
         .strict_params = !o->prove,
         .include = o->include,
         .n_include = o->n_include,
+        .gates = o->gates,
+        .n_gates = o->n_gates,
     };
     *report = NULL;
     if (o->prove && !o->against)
@@ -28,10 +30,11 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
     if (o->against && o->against->format)
         return qp_fail(err, QPLAN_ERR_INVALID, o->against->source.listing.shown,
                        "the source is itself quantized: expected the plain checkpoint");
-    if (run && !o->against) { /* nothing to do there, but one that was named must be usable */
+    /* Without a source a device has nothing to do, but one that was named must be usable. */
+    if (run && !o->against) {
         const struct qp_device_need nothing = {.n_rows = 0};
         QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
     }
     QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
-    return qp_report_judge(report, &request, o->gates, o->n_gates, run, err);
+    return qp_report_make(report, &request, run, err);
 }

@@ -1,83 +1,14 @@
 /*
- * report.c - building a report: one row per logical tensor, totals, and the proof.
+ * report.c - building a report: one row per tensor, totals, and the verdict. What is proven is
+ * decided in lib/verify/proof.c; here it becomes rows and sums.
  */
 #include "report.h"
 
-#include "formats/record.h"
-
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
 #include "lib/base/glob.h"
 #include "lib/base/pool.h"
-#include "lib/model/dtype.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-
-/* ---- Numbers -----------------------------------------------------------------------------------
- */
-
-static uint64_t elements_of(const struct qp_tensor *t)
-{
-    uint64_t n = 1;
-    for (unsigned i = 0; i < t->rank; i++)
-        n *= t->shape[i];
-    return n;
-}
-
-struct qp_sizes qp_row_sizes(const struct qp_row *row)
-{
-    const struct qp_tensor *t = row->tensor;
-    struct qp_sizes sizes = {.elements = elements_of(t), .source_bytes = qp_tensor_bytes(t)};
-    if (!t->scheme) {
-        sizes.code_bytes = row->restored ? sizes.source_bytes : 0;
-        return sizes;
-    }
-    const struct qp_matrix sets = qp_tensor_part(t, QP_SCALE)->matrix;
-    sizes.sets = sets.rows * sets.cols;
-    sizes.code_bytes = qp_role_bytes(t, QP_CODES);
-    sizes.param_bytes = sizes.source_bytes - sizes.code_bytes; /* what the other parts have */
-    sizes.source_bytes = sizes.elements * (qplan_storage_bits((enum qplan_storage)t->storage) / 8);
-    return sizes;
-}
-
-struct qplan_maybe qp_ratio(double a, double b)
-{
-    return b == 0 ? (struct qplan_maybe){0, false} : (struct qplan_maybe){a / b, true};
-}
-
-struct qplan_maybe qp_not_negative(double value)
-{
-    return (struct qplan_maybe){value, !(value < 0)};
-}
-
-uint64_t qp_measured_elements(uint64_t elements, const struct qp_measure *m)
-{
-    return elements - m->nonfinite;
-}
-
-struct qplan_maybe qp_rms(const struct qp_measure *m, uint64_t elements)
-{
-    struct qplan_maybe mean = qp_ratio(m->e2, (double)qp_measured_elements(elements, m));
-    mean.value = sqrt(mean.value);
-    return mean;
-}
-
-struct qplan_maybe qp_sqnr_db(const struct qp_measure *m)
-{
-    if (m->e2 == 0 || m->x2 == 0)
-        return (struct qplan_maybe){0, false};
-    return (struct qplan_maybe){10 * log10(m->x2 / m->e2), true};
-}
-
-/* The sum of x x' is not measured: (x - x')^2 = x^2 - 2 x x' + x'^2 gives it. */
-struct qplan_maybe qp_cosine(const struct qp_measure *m)
-{
-    return qp_ratio((m->x2 + m->y2 - m->e2) / 2, sqrt(m->x2) * sqrt(m->y2));
-}
 
 /* ---- Rows --------------------------------------------------------------------------------------
  */
@@ -86,9 +17,7 @@ struct builder {
     const struct qp_report_request *request;
     const struct qplan_run *run;
     struct qplan_report *report;
-    struct qp_pair *pairs; /* one per row, where measured */
     struct qplan_error *err;
-    bool failed; /* the proof; err describes the first offender */
 };
 
 static bool is_included(const struct qp_report_request *request, const struct qp_tensor *t)
@@ -113,7 +42,7 @@ static enum qplan_status check_includes(const struct builder *b)
         }
         if (!used)
             return qp_fail(b->err, QPLAN_ERR_INVALID, q->file->source.listing.shown,
-                           "--include %s matches no tensor",
+                           "include pattern %s matches no tensor",
                            qp_quote(quoted, q->include[i], strlen(q->include[i])));
     }
     return QPLAN_OK;
@@ -126,21 +55,22 @@ static const char *guess_reason(const struct qp_tensor *t)
     return unfit ? unfit : "not quantized";
 }
 
+/* Rule and reason of a row, and room for the facts of a quantized one. */
 static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
 {
+    const struct qp_tensor *t = row->tested->tensor;
     const struct qplan_plan *plan = b->request->plan;
     row->restored = b->request->restored && b->request->restored[row - b->report->rows];
     if (plan) {
         const struct qplan_checkpoint *c = plan->checkpoint;
-        const struct qp_tensor *found =
-            qp_checkpoint_find(c, row->tensor->name, row->tensor->name_len);
+        const struct qp_tensor *found = qp_checkpoint_find(c, t->name, t->name_len);
         const struct qp_plan_tensor *planned = &plan->tensors[found - c->tensors];
         row->rule = planned->rule;
         row->reason = planned->reason;
-    } else if (!row->tensor->scheme && !row->restored) {
-        row->reason = guess_reason(row->tensor);
+    } else if (!t->scheme && !row->restored) {
+        row->reason = guess_reason(t);
     }
-    if (!row->tensor->scheme)
+    if (!t->scheme)
         return QPLAN_OK;
     row->facts = qp_arena_alloc(&b->report->arena, 1, sizeof *row->facts);
     return row->facts ? QPLAN_OK : qp_fail_memory(b->err, "report", sizeof *row->facts);
@@ -150,262 +80,85 @@ static enum qplan_status make_rows(struct builder *b)
 {
     const struct qplan_checkpoint *file = b->request->file;
     struct qplan_report *report = b->report;
+    struct qp_proof *proof = &report->proof;
     report->rows = qp_alloc(file->n_tensors, sizeof *report->rows);
-    if (!report->rows)
+    proof->tested = qp_alloc(file->n_tensors, sizeof *proof->tested);
+    if (!report->rows || !proof->tested)
         return qp_fail_memory(b->err, "report", file->n_tensors * sizeof *report->rows);
     QP_TRY(check_includes(b));
     for (size_t i = 0; i < file->n_tensors; i++) {
         if (!is_included(b->request, &file->tensors[i]))
             continue;
         struct qp_row *row = &report->rows[report->n_rows++];
-        row->tensor = &file->tensors[i];
+        row->tested = &proof->tested[proof->n_tested++];
+        row->tested->tensor = &file->tensors[i];
         QP_TRY(fill_row(b, row));
     }
-    return qp_report_facts(report->rows, report->n_rows, file, b->request->strict_params,
-                           b->run ? b->run->threads : 0, b->err);
-}
-
-/* ---- The proof ---------------------------------------------------------------------------------
- */
-
-/* The first offender stays in err, the others are only counted by their rows. */
-static void QP_PRINTF(3, 4) offend(struct builder *b, const char *subject, const char *fmt, ...)
-{
-    if (b->failed)
-        return;
-    b->failed = true;
-    if (!b->err)
-        return;
-    va_list args;
-    va_start(args, fmt);
-    char text[1024];
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    (void)qp_fail(b->err, QPLAN_ERR_PROOF, subject, "%s", text);
-}
-
-static bool fits_source(const struct qp_tensor *t, const struct qp_tensor *source)
-{
-    return t->storage == source->storage &&
-           qp_same_shape(t->shape, t->rank, source->shape, source->rank);
-}
-
-/* A tensor that is not what the source has: an offence for verify, a wrong source for inspect. */
-static enum qplan_status misfit(struct builder *b, const struct qp_row *row, const char *what)
-{
-    char subject[512];
-    const struct qp_report_request *q = b->request;
-    (void)qp_checkpoint_subject(subject, q->file, row->tensor);
-    if (!q->prove)
-        return qp_fail(b->err, QPLAN_ERR_INVALID, subject, "%s %s", what,
-                       q->source->source.listing.shown);
-    offend(b, subject, "%s %s", what, q->source->source.listing.shown);
     return QPLAN_OK;
 }
 
-/* Pairs the rows with the source; a row without a partner has none in .pairs. */
-static enum qplan_status pair_rows(struct builder *b, size_t *n_pairs)
+static enum qplan_status read_facts(struct builder *b)
 {
-    for (size_t i = 0; i < b->report->n_rows; i++) {
-        struct qp_row *row = &b->report->rows[i];
-        const struct qp_tensor *t = row->tensor;
-        const struct qp_tensor *source =
-            qp_checkpoint_find(b->request->source, t->name, t->name_len);
-        row->proven = source && fits_source(t, source);
-        if (!source)
-            QP_TRY(misfit(b, row, "this tensor is not in the source"));
-        else if (!row->proven)
-            QP_TRY(misfit(b, row, "type or shape is not that of the source"));
-        else
-            b->pairs[(*n_pairs)++] = (struct qp_pair){.file = t, .source = source};
+    struct qp_facts_reader *reader;
+    enum qplan_status status = QPLAN_OK;
+    QP_TRY(qp_facts_open(&reader, b->request->file, b->err));
+    for (size_t i = 0; i < b->report->n_rows && status == QPLAN_OK; i++) {
+        const struct qp_row *row = &b->report->rows[i];
+        if (row->facts)
+            status = qp_facts_read(reader, row->tested->tensor, b->request->strict_params,
+                                   row->facts, b->err);
     }
-    return QPLAN_OK;
-}
-
-static void describe_offence(struct builder *b, const struct qp_pair *pair)
-{
-    const struct qp_measure *m = &pair->result;
-    char subject[512], at[256], x[QP_F64_TEXT], y[QP_F64_TEXT], bound[QP_F64_TEXT];
-    (void)qp_checkpoint_subject(subject, b->request->file, pair->file);
-    if (m->offences && !pair->file->scheme) {
-        offend(b, subject,
-               "a kept tensor differs from the source: expected byte %.0f, found %.0f at byte "
-               "%" PRIu64 " of the tensor, and %" PRIu64 " such bytes in all",
-               m->x, m->y, m->first, m->offences);
-    } else if (m->offences) {
-        qp_format_f64(x, m->x);
-        qp_format_f64(y, m->y);
-        qp_format_f64(bound, m->bound);
-        offend(
-            b, subject,
-            "outside the bound at %s: source %s, decoded %s, allowed error %s, and %" PRIu64
-            " such elements in all",
-            qp_format_coordinates(at, sizeof at, pair->source->shape, pair->source->rank, m->first),
-            x, y, bound, m->offences);
-    } else if (m->bad_fill) {
-        offend(b, subject, "spare nibbles must be 0: found %" PRIu64 " that are not", m->bad_fill);
-    }
-}
-
-/* Walks rows and pairs in step: pairs are a subset in the same order. */
-static enum qplan_status take_results(struct builder *b, size_t n_pairs)
-{
-    struct qp_row *row = b->report->rows;
-    for (size_t i = 0; i < n_pairs; i++, row++) {
-        const struct qp_pair *pair = &b->pairs[i];
-        while (row->tensor != pair->file)
-            row++;
-        if (row->facts) {
-            row->measure = qp_arena_alloc(&b->report->arena, 1, sizeof *row->measure);
-            if (!row->measure)
-                return qp_fail_memory(b->err, "report", sizeof *row->measure);
-            *row->measure = pair->result;
-        }
-        row->measured = true;
-        if (pair->result.offences || pair->result.bad_fill) {
-            row->proven = false;
-            if (b->request->prove)
-                describe_offence(b, pair);
-            b->failed = true;
-        }
-    }
-    return QPLAN_OK;
-}
-
-static void find_missing(struct builder *b)
-{
-    const struct qplan_checkpoint *source = b->request->source, *file = b->request->file;
-    char subject[512];
-    for (size_t i = 0; i < source->n_tensors; i++) {
-        const struct qp_tensor *t = &source->tensors[i];
-        if (qp_checkpoint_find(file, t->name, t->name_len))
-            continue;
-        b->report->missing++;
-        if (b->request->prove)
-            offend(b, qp_checkpoint_subject(subject, source, t),
-                   "this tensor of the source is missing in %s", file->source.listing.shown);
-    }
-}
-
-/* The source's metadata must be there, "format" excepted, and nothing but ours beside it. */
-static void check_metadata(struct builder *b)
-{
-    const struct qp_st *file = &b->request->file->source.files[0];
-    const struct qp_st *source = &b->request->source->source.files[0];
-    char quoted[QP_QUOTED];
-    const struct qp_st *sides[2] = {source, file};
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < sides[side]->n_metadata; i++) {
-            const struct qp_st_pair *pair = &sides[side]->metadata[i];
-            if (qp_owns_key(pair->key) || strcmp(pair->key, "format") == 0)
-                continue;
-            const struct qp_st_pair *other = qp_st_metadata(sides[1 - side], pair->key);
-            if (!other || other->value_len != pair->value_len ||
-                memcmp(other->value, pair->value, pair->value_len) != 0)
-                offend(b, file->file.shown, "metadata %s is not that of the source",
-                       qp_quote(quoted, pair->key, pair->key_len));
-        }
-    }
-}
-
-static enum qplan_status measure(struct builder *b)
-{
-    const struct qp_report_request *q = b->request;
-    size_t n_pairs = 0;
-    b->pairs = qp_alloc(b->report->n_rows, sizeof *b->pairs);
-    if (!b->pairs)
-        return qp_fail_memory(b->err, "report", b->report->n_rows * sizeof *b->pairs);
-    QP_TRY(pair_rows(b, &n_pairs));
-    QP_TRY(
-        qp_measure_pairs(b->pairs, n_pairs, &q->file->source, &q->source->source, b->run, b->err));
-    QP_TRY(qp_source_unchanged(&q->source->source, b->err));
-    QP_TRY(qp_source_unchanged(&q->file->source, b->err));
-    QP_TRY(take_results(b, n_pairs));
-    find_missing(b);
-    if (q->prove)
-        check_metadata(b);
-    b->report->proven = !b->failed;
-    return QPLAN_OK;
+    qp_facts_close(reader);
+    return status;
 }
 
 /* ---- Totals ------------------------------------------------------------------------------------
  */
 
-static void add_kept(struct qplan_report *report, const struct qp_row *row)
+static enum qplan_status add_kept(struct qplan_report *report, const struct qp_row *row,
+                                  uint64_t n_bytes, struct qplan_error *err)
 {
     size_t i = 0;
     while (i < report->n_kept && strcmp(report->kept[i].reason, row->reason) != 0)
         i++;
-    if (i == report->n_kept)
-        report->kept[report->n_kept++].reason = row->reason;
+    if (i == report->n_kept) {
+        struct qp_kept_reason *kept =
+            qp_arena_grow(&report->arena, report->kept, report->n_kept, sizeof *kept);
+        if (!kept)
+            return qp_fail_memory(err, "report", sizeof *kept);
+        kept[report->n_kept++] = (struct qp_kept_reason){.reason = row->reason};
+        report->kept = kept;
+    }
     report->kept[i].tensors++;
-    report->kept[i].bytes += qp_tensor_bytes(row->tensor);
+    report->kept[i].bytes += n_bytes;
+    return QPLAN_OK;
 }
 
-static void pool(struct qplan_report *report, const struct qp_row *row)
+static struct qplan_maybe total_of(const struct qplan_report *report, const char *metric)
 {
-    const struct qp_measure *m = row->measure;
-    struct qp_measure *t = &report->total_measure;
-    const struct qp_param_facts *f = row->facts;
-    struct qp_param_facts *total = &report->total_facts;
-    if (f) {
-        total->half_step = f->half_step > total->half_step ? f->half_step : total->half_step;
-        total->bound = f->bound > total->bound ? f->bound : total->bound;
+    const struct qp_value value =
+        qp_metric_value(qp_metric_find(metric, strlen(metric)), &report->total);
+    return (struct qplan_maybe){value.number, value.known};
+}
+
+static enum qplan_status add_totals(struct qplan_report *report, struct qplan_error *err)
+{
+    struct qp_figures *total = &report->total;
+    total->facts = (struct qp_param_facts){.half_step = -1, .bound = -1};
+    total->errors = (struct qp_measure){.max_abs = -1};
+    total->has_facts = true;
+    total->has_errors = report->source_path != NULL;
+    total->missing = report->proof.missing;
+    for (size_t i = 0; i < report->n_rows; i++) {
+        const struct qp_figures f = qp_row_figures(&report->rows[i]);
+        qp_figures_add(total, &f);
+        if (f.sums.kept)
+            QP_TRY(add_kept(report, &report->rows[i], f.sums.kept_bytes, err));
     }
-    if (!m)
-        return;
-    t->e2 += m->e2;
-    t->x2 += m->x2;
-    t->y2 += m->y2;
-    t->max_abs = m->max_abs > t->max_abs ? m->max_abs : t->max_abs;
-    t->clipped += m->clipped;
-    t->nonfinite += m->nonfinite;
-    t->max_clip = m->max_clip > t->max_clip ? m->max_clip : t->max_clip;
-}
-
-/* Bits of quantized tensors, before and after. */
-struct bits {
-    uint64_t source, code;
-};
-
-static void add_row(struct qplan_report *report, const struct qp_row *row, struct bits *bits)
-{
-    struct qplan_totals *t = &report->totals;
-    const struct qp_tensor *tensor = row->tensor;
-    struct qp_sizes sizes = qp_row_sizes(row);
-    t->tensors++;
-    t->elements += sizes.elements;
-    t->source_bytes += sizes.source_bytes;
-    t->code_bytes += sizes.code_bytes;
-    t->param_bytes += sizes.param_bytes;
-    t->quantized += row->restored;
-    if (row->restored)
-        return;
-    if (!tensor->scheme) {
-        t->kept++;
-        t->kept_bytes += qp_tensor_bytes(tensor);
-        add_kept(report, row);
-        return;
-    }
-    t->quantized++;
-    bits->source += sizes.elements * qplan_storage_bits((enum qplan_storage)tensor->storage);
-    bits->code += sizes.elements * qplan_dtype_bits(tensor->scheme->dtype);
-    pool(report, row);
-    report->measured_elements += row->measured ? sizes.elements : 0;
-}
-
-static void add_totals(struct qplan_report *report)
-{
-    struct qplan_totals *t = &report->totals;
-    struct bits bits = {0, 0};
-    report->total_facts = (struct qp_param_facts){0, 0, -1, -1};
-    report->total_measure.max_abs = -1;
-    for (size_t i = 0; i < report->n_rows; i++)
-        add_row(report, &report->rows[i], &bits);
-    t->data_bytes = t->code_bytes + t->param_bytes + t->kept_bytes;
-    t->ratio_ideal = qp_ratio((double)bits.source, (double)bits.code);
-    t->ratio = qp_ratio((double)t->source_bytes, (double)t->data_bytes);
-    t->bpw = qp_ratio(8.0 * (double)t->data_bytes, (double)t->elements);
+    total->sums.ratio_ideal = total_of(report, "ratio_ideal");
+    total->sums.ratio = total_of(report, "ratio");
+    total->sums.bpw = total_of(report, "bpw");
+    return QPLAN_OK;
 }
 
 /* ---- The whole ---------------------------------------------------------------------------------
@@ -418,7 +171,7 @@ static enum qplan_status describe_files(struct builder *b)
     report->command = q->command;
     report->format = q->file->format ? q->file->format->name : "safetensors";
     report->header_bytes = q->file->source.files[0].header_bytes;
-    report->totals.file_bytes = q->file->source.n_bytes;
+    report->total.sums.file_bytes = q->file->source.n_bytes;
     report->path = qp_arena_join(&report->arena, q->path, strlen(q->path), "");
     if (q->source) {
         const char *path = q->source->source.path;
@@ -434,6 +187,34 @@ static enum qplan_status describe_files(struct builder *b)
     return QPLAN_OK;
 }
 
+/*
+ * A gate that fails does not hide what the proof has found. What keeps the report from being made,
+ * even after an offence, is told in its place: PROOF promises a report.
+ */
+static enum qplan_status judge(struct builder *b)
+{
+    const struct qp_report_request *q = b->request;
+    struct qp_proof *proof = &b->report->proof;
+    struct qplan_error gate_error;
+    enum qplan_status status = QPLAN_OK;
+    QP_TRY(qp_gates_check_rows(q->gates, q->n_gates, b->report, b->err));
+    if (q->source) {
+        proof->file = q->file;
+        proof->source = q->source;
+        proof->strict = q->prove;
+        status = qp_prove(proof, b->run, b->err);
+        if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
+            return status;
+    }
+    QP_TRY(add_totals(b->report, b->err));
+    enum qplan_status gates = qp_gates_evaluate(b->report, q->gates, q->n_gates, &gate_error);
+    if (gates == QPLAN_OK || gates == status)
+        return status;
+    if (b->err)
+        *b->err = gate_error;
+    return gates;
+}
+
 enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,
                                  const struct qplan_run *run, struct qplan_error *err)
 {
@@ -447,18 +228,16 @@ enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_repo
     enum qplan_status status = describe_files(&b);
     if (status == QPLAN_OK)
         status = make_rows(&b);
-    if (status == QPLAN_OK && request->source)
-        status = measure(&b);
     if (status == QPLAN_OK)
-        add_totals(report);
+        status = read_facts(&b);
+    if (status == QPLAN_OK)
+        status = judge(&b);
     qp_fenv_leave(&callers);
-    qp_free(b.pairs);
-    if (status != QPLAN_OK) {
+    if (status == QPLAN_OK || status == QPLAN_ERR_PROOF)
+        *out = report;
+    else
         qplan_report_free(report);
-        return status;
-    }
-    *out = report;
-    return request->prove && b.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
+    return status;
 }
 
 enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,
@@ -477,6 +256,7 @@ void qplan_report_free(struct qplan_report *report)
 {
     if (!report)
         return;
+    qp_proof_free(&report->proof);
     qp_free(report->rows);
     qplan_checkpoint_close(report->owned);
     qp_arena_free(&report->arena);
@@ -485,7 +265,7 @@ void qplan_report_free(struct qplan_report *report)
 
 const struct qplan_totals *qplan_report_totals(const struct qplan_report *report)
 {
-    return &report->totals;
+    return &report->total.sums;
 }
 
 size_t qplan_report_warning_count(const struct qplan_report *report)

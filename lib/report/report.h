@@ -1,23 +1,20 @@
 /*
- * report.h - a report, seen from inside the library. report.c builds it, report_json.c and
- * report_text.c print it, judge.c judges it.
+ * report.h - a report, seen from inside the library. report.c builds it from what lib/verify has
+ * found, figures.c counts, judge.c evaluates gates on it, report_json.c and report_text.c print it.
  */
 #ifndef QP_REPORT_H
 #define QP_REPORT_H
 
 #include "gate.h"
 #include "lib/plan/plan.h"
-#include "lib/verify/measure.h"
+#include "lib/verify/proof.h"
 
-/* One logical tensor. */
+/* One tensor as people think of it. */
 struct qp_row {
-    const struct qp_tensor *tensor;
-    const char *reason, *rule;
+    struct qp_tested *tested;     /* the tensor, and what comparing it with the source has found */
     struct qp_param_facts *facts; /* quantized only */
-    struct qp_measure *measure;   /* quantized, and measured */
-    bool measured;                /* the source has this tensor too */
-    bool proven;                  /* where there is a source */
-    bool restored;                /* dequantize: it was quantized before */
+    const char *reason, *rule;
+    bool restored; /* dequantize: it was quantized before */
 };
 
 struct qp_kept_reason {
@@ -28,7 +25,7 @@ struct qp_kept_reason {
 struct qp_gate_result {
     const struct qplan_gate *gate;
     const struct qp_row *row; /* the tensor that decides, or NULL */
-    struct qplan_maybe value;
+    struct qp_value value;
     bool failed;
     char *text; /* of a failure */
 };
@@ -40,16 +37,12 @@ struct qplan_report {
     uint64_t header_bytes;
     char *source_path; /* NULL = not measured */
     uint64_t source_file_bytes;
-    struct qplan_totals totals;
-    struct qp_param_facts total_facts; /* of all quantized tensors */
-    struct qp_measure total_measure;   /* of those of them that the source has too */
-    uint64_t measured_elements;
+    struct qp_figures total;
     struct qp_row *rows; /* in name order */
     size_t n_rows;
-    struct qp_kept_reason kept[16];
+    struct qp_proof proof;       /* of the tensors of the rows, if there is a source */
+    struct qp_kept_reason *kept; /* one for each reason, in the order of rows */
     size_t n_kept;
-    uint64_t missing; /* source tensors that the file lacks */
-    bool proven;
     struct qp_gate_result *gates;
     size_t n_gates;
     struct qp_warnings warnings;
@@ -69,15 +62,15 @@ struct qp_report_request {
     const char *const *include;
     size_t n_include;
     const bool *restored; /* dequantize: by row, whether it was quantized before */
+    const struct qplan_gate *const *gates;
+    size_t n_gates;
 };
 
-/* Reads the facts of the rows that have room for them, with so many threads; 0 = one for each CPU.
+/*
+ * Makes a report and evaluates gates on it, all of them, also when the proof failed: PROOF for
+ * either, with the proof's offender before the gates in err. The report is made on OK and on PROOF.
+ * USAGE for a gate whose scope matches nothing, before anything is compared.
  */
-enum qplan_status qp_report_facts(struct qp_row *rows, size_t n,
-                                  const struct qplan_checkpoint *file, bool strict,
-                                  unsigned threads, struct qplan_error *err);
-
-/* PROOF with the first offender in err if .prove is set; the report is made all the same. */
 enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,
                                  const struct qplan_run *run, struct qplan_error *err);
 
@@ -93,32 +86,19 @@ enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n
 enum qplan_status qp_gates_check_plan(const struct qplan_gate *const *gates, size_t n,
                                       const struct qplan_plan *plan, struct qplan_error *err);
 
-/* Evaluates gates. USAGE for a scope that matches nothing, PROOF if one fails. */
+/* Checks that every scope of names has a quantized row in it. USAGE. */
+enum qplan_status qp_gates_check_rows(const struct qplan_gate *const *gates, size_t n,
+                                      const struct qplan_report *report, struct qplan_error *err);
+
+/* Evaluates gates whose scopes have been checked. PROOF if one fails. */
 enum qplan_status qp_gates_evaluate(struct qplan_report *report,
                                     const struct qplan_gate *const *gates, size_t n,
                                     struct qplan_error *err);
 
-/*
- * Makes a report and evaluates gates on it, all of them, also when the proof failed: PROOF for
- * either, the proof's offender first. The report is made on OK and on PROOF.
- */
-enum qplan_status qp_report_judge(struct qplan_report **out,
-                                  const struct qp_report_request *request,
-                                  const struct qplan_gate *const *gates, size_t n_gates,
-                                  const struct qplan_run *run, struct qplan_error *err);
+/* The numbers of one tensor. */
+struct qp_figures qp_row_figures(const struct qp_row *row);
 
-/* Numbers of a row or, with row NULL, of the whole file. */
-struct qp_sizes {
-    uint64_t elements, sets, source_bytes, code_bytes, param_bytes;
-};
-struct qp_sizes qp_row_sizes(const struct qp_row *row);
-struct qplan_maybe qp_ratio(double a, double b); /* unknown where b is 0 */
-struct qplan_maybe qp_rms(const struct qp_measure *m, uint64_t elements);
-struct qplan_maybe qp_sqnr_db(const struct qp_measure *m);
-struct qplan_maybe qp_cosine(const struct qp_measure *m);
-struct qplan_maybe qp_not_negative(double value); /* unknown where < 0 */
-
-/* Measured elements: those that are finite. */
-uint64_t qp_measured_elements(uint64_t elements, const struct qp_measure *m);
+/* Adds the numbers of one more tensor: counts and errors add up, of bounds the largest counts. */
+void qp_figures_add(struct qp_figures *total, const struct qp_figures *f);
 
 #endif

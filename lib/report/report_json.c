@@ -8,15 +8,6 @@
 
 #include <string.h>
 
-static void put_maybe(struct qp_writer *w, const char *key, struct qplan_maybe value)
-{
-    qp_json_key(w, key);
-    if (value.known)
-        qp_json_put_f64(w, value.value);
-    else
-        qp_json_put_null(w);
-}
-
 static void put_count(struct qp_writer *w, const char *key, uint64_t value)
 {
     qp_json_key(w, key);
@@ -29,43 +20,42 @@ static void put_text(struct qp_writer *w, const char *key, const char *text)
     qp_json_put_str(w, text);
 }
 
-static void put_nulls(struct qp_writer *w, const char *const *keys)
+static void put_value(struct qp_writer *w, const struct qp_metric *metric, struct qp_value value)
 {
-    for (; *keys; keys++) {
-        qp_json_key(w, *keys);
+    if (!value.known)
         qp_json_put_null(w);
-    }
+    else if (metric->kind == QP_COUNT)
+        qp_json_put_u64(w, value.count);
+    else
+        qp_json_put_f64(w, value.number);
 }
 
-static void put_coordinates(struct qp_writer *w, const struct qp_row *row)
+/* The coordinates of the element with this flat index. */
+static void put_element(struct qp_writer *w, const struct qp_tensor *tensor, uint64_t index)
 {
-    const struct qp_tensor *t = row->tensor;
     uint64_t coordinate[QPLAN_MAX_RANK] = {0};
-    qp_coordinates(coordinate, t->shape, t->rank, row->measure->max_at);
+    qp_coordinates(coordinate, tensor->shape, tensor->rank, index);
     qp_json_open(w, '[');
-    for (unsigned i = 0; i < t->rank; i++)
+    for (unsigned i = 0; i < tensor->rank; i++)
         qp_json_put_u64(w, coordinate[i]);
     qp_json_close(w, ']');
 }
 
-/* max_abs .. nonfinite of a row or, with row NULL, of the totals, which have no max_at. */
-static void put_measured(struct qp_writer *w, const struct qp_measure *m, uint64_t elements,
-                         const struct qp_row *row)
+/* The metrics of a tensor or, with tensor NULL, those of the totals. */
+static void put_metrics(struct qp_writer *w, const struct qp_figures *figures,
+                        const struct qp_tensor *tensor)
 {
-    put_maybe(w, "max_abs", qp_not_negative(m->max_abs));
-    if (row) {
-        qp_json_key(w, "max_at");
-        if (m->max_abs < 0)
-            qp_json_put_null(w);
+    for (size_t i = 0; i < qp_n_metrics; i++) {
+        const struct qp_metric *metric = &qp_metrics[i];
+        if (!(metric->shown & (tensor ? QP_IN_TENSORS : QP_IN_TOTALS)))
+            continue;
+        const struct qp_value value = qp_metric_value(metric, figures);
+        qp_json_key(w, metric->name);
+        if (tensor && value.known && metric->kind == QP_ELEMENT)
+            put_element(w, tensor, value.count);
         else
-            put_coordinates(w, row);
+            put_value(w, metric, value);
     }
-    put_maybe(w, "rms", qp_rms(m, elements));
-    put_maybe(w, "sqnr_db", qp_sqnr_db(m));
-    put_maybe(w, "cosine", qp_cosine(m));
-    put_count(w, "clipped", m->clipped);
-    put_maybe(w, "max_clip", (struct qplan_maybe){m->max_clip, true});
-    put_count(w, "nonfinite", m->nonfinite);
 }
 
 static void put_files(struct qp_writer *w, const struct qplan_report *report)
@@ -74,7 +64,7 @@ static void put_files(struct qp_writer *w, const struct qplan_report *report)
     qp_json_open(w, '{');
     put_text(w, "path", report->path);
     put_text(w, "format", report->format);
-    put_count(w, "bytes", report->totals.file_bytes);
+    put_count(w, "bytes", report->total.sums.file_bytes);
     put_count(w, "header_bytes", report->header_bytes);
     put_count(w, "shards", 1);
     qp_json_close(w, '}');
@@ -100,65 +90,18 @@ static void put_proven(struct qp_writer *w, const struct qplan_report *report, b
 
 static void put_totals(struct qp_writer *w, const struct qplan_report *report)
 {
-    static const char *const measured[] = {"max_abs", "rms",      "sqnr_db",   "cosine",
-                                           "clipped", "max_clip", "nonfinite", NULL};
-    const struct qplan_totals *t = &report->totals;
     qp_json_key(w, "totals");
     qp_json_open(w, '{');
-    put_count(w, "tensors", t->tensors);
-    put_count(w, "quantized", t->quantized);
-    put_count(w, "kept", t->kept);
-    put_count(w, "elements", t->elements);
-    put_count(w, "source_bytes", t->source_bytes);
-    put_count(w, "code_bytes", t->code_bytes);
-    put_count(w, "param_bytes", t->param_bytes);
-    put_count(w, "kept_bytes", t->kept_bytes);
-    put_count(w, "data_bytes", t->data_bytes);
-    put_maybe(w, "ratio_ideal", t->ratio_ideal);
-    put_maybe(w, "ratio", t->ratio);
-    put_maybe(w, "bpw", t->bpw);
-    put_maybe(w, "half_step", qp_not_negative(report->total_facts.half_step));
-    put_maybe(w, "bound", qp_not_negative(report->total_facts.bound));
-    if (report->source_path)
-        put_measured(w, &report->total_measure, report->measured_elements, NULL);
-    else
-        put_nulls(w, measured);
-    put_proven(w, report, report->proven);
+    put_metrics(w, &report->total, NULL);
+    put_proven(w, report, report->proof.holds);
     qp_json_close(w, '}');
-}
-
-/* The keys that only quantized tensors fill. */
-static void put_quantized(struct qp_writer *w, const struct qp_row *row,
-                          const struct qp_sizes *sizes)
-{
-    static const char *const measured[] = {"max_abs", "max_at",   "rms",       "sqnr_db", "cosine",
-                                           "clipped", "max_clip", "nonfinite", NULL};
-    const struct qp_param_facts *facts = row->facts;
-    double stored = (double)(sizes->code_bytes + sizes->param_bytes);
-    put_maybe(w, "ratio_ideal",
-              qp_ratio(qplan_storage_bits((enum qplan_storage)row->tensor->storage),
-                       qplan_dtype_bits(row->tensor->scheme->dtype)));
-    put_maybe(w, "ratio", qp_ratio((double)sizes->source_bytes, stored));
-    put_maybe(w, "bpw", qp_ratio(8.0 * stored, (double)sizes->elements));
-    put_maybe(w, "scale_min", (struct qplan_maybe){facts->scale_min, true});
-    put_maybe(w, "scale_max", (struct qplan_maybe){facts->scale_max, true});
-    put_maybe(w, "half_step", qp_not_negative(facts->half_step));
-    put_maybe(w, "bound", qp_not_negative(facts->bound));
-    if (row->measured)
-        put_measured(w, row->measure, sizes->elements, row);
-    else
-        put_nulls(w, measured);
 }
 
 static void put_row(struct qp_writer *w, const struct qplan_report *report,
                     const struct qp_row *row)
 {
-    static const char *const unused[] = {"ratio_ideal", "ratio",     "bpw",       "scale_min",
-                                         "scale_max",   "half_step", "bound",     "max_abs",
-                                         "max_at",      "rms",       "sqnr_db",   "cosine",
-                                         "clipped",     "max_clip",  "nonfinite", NULL};
-    const struct qp_tensor *t = row->tensor;
-    const struct qp_sizes sizes = qp_row_sizes(row);
+    const struct qp_tensor *t = row->tested->tensor;
+    const struct qp_figures figures = qp_row_figures(row);
     char scheme[QPLAN_SCHEME_TEXT];
     if (t->scheme)
         qplan_scheme_format(t->scheme, scheme);
@@ -169,25 +112,16 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
     put_text(w, "reason", row->reason);
     put_text(w, "rule", row->rule);
     put_text(w, "scheme", t->scheme ? scheme : NULL);
-    put_text(w, "calibrate", t->scheme ? t->calibrate : NULL);
-    put_text(w, "source_dtype", qplan_storage_name((enum qplan_storage)t->storage));
-    put_text(w, "storage_dtype",
-             qplan_storage_name((enum qplan_storage)t->parts[0].entry->storage));
+    put_text(w, "calibrate", t->calibrate);
+    put_text(w, "source_dtype", qplan_storage_name(t->storage));
+    put_text(w, "storage_dtype", qplan_storage_name(t->parts[0].entry->storage));
     qp_json_key(w, "shape");
     qp_json_open(w, '[');
     for (unsigned i = 0; i < t->rank; i++)
         qp_json_put_u64(w, t->shape[i]);
     qp_json_close(w, ']');
-    put_count(w, "elements", sizes.elements);
-    put_count(w, "sets", sizes.sets);
-    put_count(w, "source_bytes", sizes.source_bytes);
-    put_count(w, "code_bytes", sizes.code_bytes);
-    put_count(w, "param_bytes", sizes.param_bytes);
-    if (row->facts && t->scheme)
-        put_quantized(w, row, &sizes);
-    else
-        put_nulls(w, unused);
-    put_proven(w, report, row->proven);
+    put_metrics(w, &figures, t);
+    put_proven(w, report, row->tested->proven);
     qp_json_close(w, '}');
 }
 
@@ -205,38 +139,41 @@ static void put_kept(struct qp_writer *w, const struct qplan_report *report)
     qp_json_close(w, ']');
 }
 
-/* A whole number is written without a fraction: limits as people write them, counts as counts. */
-static void put_number(struct qp_writer *w, const char *key, struct qplan_maybe value, bool whole)
+/* A limit is written as people write it: a whole number without a fraction. */
+static void put_limit(struct qp_writer *w, double limit)
 {
-    qp_json_key(w, key);
-    if (!value.known)
-        qp_json_put_null(w);
-    else if (whole && value.value >= 0 && value.value < 0x1p53 &&
-             value.value == (double)(uint64_t)value.value)
-        qp_json_put_u64(w, (uint64_t)value.value);
+    if (limit >= 0 && limit < 0x1p53 && limit == (double)(uint64_t)limit)
+        qp_json_put_u64(w, (uint64_t)limit);
     else
-        qp_json_put_f64(w, value.value);
+        qp_json_put_f64(w, limit);
+}
+
+static void put_gate(struct qp_writer *w, const struct qp_gate_result *r)
+{
+    qp_json_open(w, '{');
+    put_text(w, "expr", r->gate->text);
+    qp_json_key(w, "tensor");
+    if (r->row) {
+        const struct qp_tensor *view = r->row->tested->tensor;
+        qp_json_put_string(w, view->name, view->name_len);
+    } else {
+        qp_json_put_null(w);
+    }
+    qp_json_key(w, "value");
+    put_value(w, r->gate->metric, r->value);
+    qp_json_key(w, "limit");
+    put_limit(w, r->gate->limit);
+    qp_json_key(w, "failed");
+    qp_json_put_bool(w, r->failed);
+    qp_json_close(w, '}');
 }
 
 static void put_gates(struct qp_writer *w, const struct qplan_report *report)
 {
     qp_json_key(w, "gates");
     qp_json_open(w, '[');
-    for (size_t i = 0; i < report->n_gates; i++) {
-        const struct qp_gate_result *r = &report->gates[i];
-        qp_json_open(w, '{');
-        put_text(w, "expr", r->gate->text);
-        qp_json_key(w, "tensor");
-        if (r->row)
-            qp_json_put_string(w, r->row->tensor->name, r->row->tensor->name_len);
-        else
-            qp_json_put_null(w);
-        put_number(w, "value", r->value, qp_metric_row(r->gate->metric)->integer);
-        put_number(w, "limit", (struct qplan_maybe){r->gate->limit, true}, true);
-        qp_json_key(w, "failed");
-        qp_json_put_bool(w, r->failed);
-        qp_json_close(w, '}');
-    }
+    for (size_t i = 0; i < report->n_gates; i++)
+        put_gate(w, &report->gates[i]);
     qp_json_close(w, ']');
 }
 

@@ -17,24 +17,35 @@ struct printer {
     const struct qplan_report *report;
     struct qp_writer *w;
     struct qp_group_source source;
+    const struct qp_metric *bad_by; /* what the worst tensors are found by */
 };
 
 /* ---- Small parts -------------------------------------------------------------------------------
  */
 
-/* A number with 3 significant digits, for reading. */
-static void put_brief(struct qp_writer *w, const char *label, struct qplan_maybe value)
+/* A number with 3 significant digits, for reading; nothing for one that is not finite. */
+static void put_brief(struct qp_writer *w, const char *label, double value)
 {
     char text[QP_F64_TEXT];
-    if (!value.known || !isfinite(value.value))
+    if (!isfinite(value))
         return;
     qp_printf(w, "  %s ", label);
-    (void)snprintf(text, sizeof text, "%.3g", value.value);
+    (void)snprintf(text, sizeof text, "%.3g", value);
     for (char *c = text; *c; c++) { /* the decimal point of any locale becomes ours */
         if (!strchr("0123456789+-e", *c))
             *c = '.';
     }
     qp_puts(w, text);
+}
+
+static void put_value(struct qp_writer *w, const struct qp_metric *metric, struct qp_value value)
+{
+    if (!value.known)
+        return;
+    if (metric->kind == QP_COUNT)
+        qp_printf(w, "  %s %" PRIu64, metric->name, value.count);
+    else
+        put_brief(w, metric->name, value.number);
 }
 
 static void put_bytes(struct qp_writer *w, uint64_t n_bytes)
@@ -60,14 +71,16 @@ static void put_name(struct qp_writer *w, const struct qp_tensor *t)
 static const char *row_name(const void *ctx, size_t i, size_t *n)
 {
     const struct qplan_report *report = ctx;
-    *n = report->rows[i].tensor->name_len;
-    return report->rows[i].tensor->name;
+    const struct qp_tensor *view = report->rows[i].tested->tensor;
+    *n = view->name_len;
+    return view->name;
 }
 
 static bool rows_alike(const void *ctx, size_t a, size_t b)
 {
     const struct qplan_report *report = ctx;
-    const struct qp_tensor *x = report->rows[a].tensor, *y = report->rows[b].tensor;
+    const struct qp_tensor *x = report->rows[a].tested->tensor;
+    const struct qp_tensor *y = report->rows[b].tested->tensor;
     if (!x->scheme != !y->scheme || x->storage != y->storage ||
         x->parts[0].entry->storage != y->parts[0].entry->storage)
         return false;
@@ -79,98 +92,102 @@ static bool rows_alike(const void *ctx, size_t a, size_t b)
     return qp_same_shape(x->shape, x->rank, y->shape, y->rank);
 }
 
-/* How bad a row is: by its signal to noise if measured, else by its bound. */
-static double badness(const struct qplan_report *report, const struct qp_row *row)
-{
-    if (!report->source_path)
-        return row->facts->bound;
-    if (!row->measure)
-        return -INFINITY;
-    struct qplan_maybe sqnr = qp_sqnr_db(row->measure);
-    return sqnr.known ? -sqnr.value : -INFINITY;
-}
-
-/* What a line says of the rows that it stands for: the worst of each number. */
+/* The rows that share a line: the first one, and behind each row the next one of its line. */
 struct line {
-    double bound, max_abs;
-    struct qplan_maybe sqnr_db;
-    bool unproven;
+    size_t first, count;
+    const size_t *next; /* NULL = there is only one */
 };
 
-static void add_to_line(struct line *line, const struct qp_row *row)
+#define NO_ROW SIZE_MAX
+
+static size_t next_row(const struct line *line, size_t i)
 {
-    if (!row->facts)
-        return;
-    line->bound = row->facts->bound > line->bound ? row->facts->bound : line->bound;
-    line->unproven |= !row->proven;
-    const struct qp_measure *m = row->measure;
-    if (!m)
-        return;
-    struct qplan_maybe sqnr = qp_sqnr_db(m);
-    line->max_abs = m->max_abs > line->max_abs ? m->max_abs : line->max_abs;
-    if (sqnr.known && (!line->sqnr_db.known || sqnr.value < line->sqnr_db.value))
-        line->sqnr_db = sqnr;
+    return line->next ? line->next[i] : NO_ROW;
 }
 
-static const struct line empty_line = {.bound = -1, .max_abs = -1};
+/* How bad a row is by a metric; the least for a number that there is not. */
+static double badness(const struct qp_row *row, const struct qp_metric *metric)
+{
+    const struct qp_figures figures = qp_row_figures(row);
+    const struct qp_value value = qp_metric_value(metric, &figures);
+    if (!value.known || !isfinite(value.number))
+        return -INFINITY;
+    return metric->low_is_bad ? -value.number : value.number;
+}
+
+/* Of each number that lines show, the worst of the rows; and whether all rows are proven. */
+static void put_numbers(struct printer *p, const struct line *line)
+{
+    const struct qplan_report *report = p->report;
+    bool proven = true;
+    for (size_t k = 0; k < qp_n_metrics; k++) {
+        const struct qp_metric *metric = &qp_metrics[k];
+        double worst = -INFINITY;
+        if (!(metric->shown & QP_IN_LINES))
+            continue;
+        for (size_t i = line->first; i != NO_ROW; i = next_row(line, i)) {
+            const double bad = badness(&report->rows[i], metric);
+            worst = bad > worst ? bad : worst;
+        }
+        put_brief(p->w, metric->name, metric->low_is_bad ? -worst : worst);
+    }
+    for (size_t i = line->first; i != NO_ROW; i = next_row(line, i))
+        proven &= report->rows[i].tested->proven;
+    if (report->source_path && !proven)
+        qp_puts(p->w, "  NOT PROVEN");
+}
 
 /* What stands behind the name. */
-static void put_facts(struct printer *p, const struct qp_row *row, const struct line *line,
-                      size_t count)
+static void put_facts(struct printer *p, const struct line *line)
 {
-    const struct qp_tensor *t = row->tensor;
+    const struct qp_row *row = &p->report->rows[line->first];
+    const struct qp_tensor *t = row->tested->tensor;
     char scheme[QPLAN_SCHEME_TEXT], shape[1536]; /* room for any: 64 numbers */
     qp_puts(p->w, "  ");
-    if (count > 1)
-        qp_printf(p->w, "%zu x ", count);
+    if (line->count > 1)
+        qp_printf(p->w, "%zu x ", line->count);
     qp_puts(p->w, qp_format_list(shape, sizeof shape, t->shape, t->rank));
-    qp_printf(p->w, "  %s  ", qplan_storage_name((enum qplan_storage)t->storage));
-    if (!t->scheme) {
+    qp_printf(p->w, "  %s  ", qplan_storage_name(t->storage));
+    if (t->scheme) {
+        qplan_scheme_format(t->scheme, scheme);
+        qp_puts(p->w, scheme);
+        put_numbers(p, line);
+        qp_puts(p->w, "\n");
+    } else {
         qp_printf(p->w, "kept%s%s\n", row->reason ? ": " : "", row->reason ? row->reason : "");
-        return;
     }
-    qplan_scheme_format(t->scheme, scheme);
-    struct qp_sizes sizes = qp_row_sizes(row);
-    qp_puts(p->w, scheme);
-    put_brief(
-        p->w, "bpw",
-        qp_ratio(8.0 * (double)(sizes.code_bytes + sizes.param_bytes), (double)sizes.elements));
-    put_brief(p->w, "bound", qp_not_negative(line->bound));
-    if (p->report->source_path) {
-        put_brief(p->w, "max_abs", qp_not_negative(line->max_abs));
-        put_brief(p->w, "sqnr_db", line->sqnr_db);
-        qp_puts(p->w, line->unproven ? "  NOT PROVEN" : "");
-    }
-    qp_puts(p->w, "\n");
 }
 
-static void put_row(struct printer *p, const struct qp_row *row)
+static void put_row(struct printer *p, size_t i)
 {
-    struct line line = empty_line;
-    add_to_line(&line, row);
-    put_name(p->w, row->tensor);
-    put_facts(p, row, &line, 1);
+    const struct qp_tensor *view = p->report->rows[i].tested->tensor;
+    const struct line line = {.first = i, .count = 1};
+    put_name(p->w, view);
+    put_facts(p, &line);
 }
 
 static enum qplan_status put_patterns(struct printer *p, struct qplan_error *err)
 {
-    const struct qplan_report *report = p->report;
+    const size_t n_rows = p->report->n_rows;
     struct qp_groups groups;
-    QP_TRY(qp_groups_make(&groups, &p->source, report->n_rows, err));
-    struct line *lines = qp_alloc(groups.n, sizeof *lines);
+    QP_TRY(qp_groups_make(&groups, &p->source, n_rows, err));
+    size_t *next = qp_alloc(n_rows, sizeof *next), *first = qp_alloc(groups.n, sizeof *first);
     enum qplan_status status = QPLAN_OK;
-    if (!lines)
-        status = qp_fail_memory(err, "report", groups.n * sizeof *lines);
-    for (size_t i = 0; lines && i < groups.n; i++)
-        lines[i] = empty_line;
-    for (size_t i = 0; lines && i < report->n_rows; i++)
-        add_to_line(&lines[groups.of[i]], &report->rows[i]);
-    for (size_t i = 0; lines && i < groups.n; i++) {
-        const struct qp_group *group = &groups.groups[i];
-        qp_put_pattern(p->w, group, &p->source);
-        put_facts(p, &report->rows[group->first], &lines[i], group->count);
+    if (!next || !first)
+        status = qp_fail_memory(err, "report", n_rows * sizeof *next);
+    for (size_t i = 0; status == QPLAN_OK && i < groups.n; i++)
+        first[i] = NO_ROW;
+    for (size_t i = n_rows; status == QPLAN_OK && i-- > 0;) {
+        next[i] = first[groups.of[i]];
+        first[groups.of[i]] = i;
     }
-    qp_free(lines);
+    for (size_t i = 0; status == QPLAN_OK && i < groups.n; i++) {
+        const struct line line = {first[i], groups.groups[i].count, next};
+        qp_put_pattern(p->w, &groups.groups[i], &p->source);
+        put_facts(p, &line);
+    }
+    qp_free(first);
+    qp_free(next);
     qp_groups_free(&groups);
     return status;
 }
@@ -181,17 +198,18 @@ static enum qplan_status put_patterns(struct printer *p, struct qplan_error *err
 #define WORST 5
 
 /* The indices of at most WORST rows with the highest score, highest first; NAN skips a row. */
-static size_t top_rows(const struct qplan_report *report,
-                       double (*score)(const struct qplan_report *, const struct qp_row *),
+static size_t top_rows(const struct printer *p,
+                       double (*score)(const struct printer *, const struct qp_row *),
                        size_t top[WORST])
 {
+    const struct qplan_report *report = p->report;
     size_t n = 0;
     for (size_t i = 0; i < report->n_rows; i++) {
-        double value = score(report, &report->rows[i]);
+        double value = score(p, &report->rows[i]);
         size_t at = n;
         if (isnan(value))
             continue;
-        while (at > 0 && value > score(report, &report->rows[top[at - 1]]))
+        while (at > 0 && value > score(p, &report->rows[top[at - 1]]))
             at--;
         if (at == WORST)
             continue;
@@ -202,28 +220,28 @@ static size_t top_rows(const struct qplan_report *report,
     return n;
 }
 
-static double error_score(const struct qplan_report *report, const struct qp_row *row)
+static double error_score(const struct printer *p, const struct qp_row *row)
 {
-    return row->facts ? badness(report, row) : NAN;
+    return row->facts ? badness(row, p->bad_by) : NAN;
 }
 
-static double kept_score(const struct qplan_report *report, const struct qp_row *row)
+static double kept_score(const struct printer *p, const struct qp_row *row)
 {
-    (void)report;
-    uint64_t bytes = qp_tensor_bytes(row->tensor);
-    return row->facts || bytes == 0 ? NAN : (double)bytes;
+    (void)p;
+    const uint64_t n_bytes = qp_row_figures(row).sums.source_bytes;
+    return row->facts || n_bytes == 0 ? NAN : (double)n_bytes;
 }
 
 static void put_worst(struct printer *p)
 {
     size_t top[WORST];
-    size_t n = top_rows(p->report, error_score, top);
+    size_t n = top_rows(p, error_score, top);
     if (n < 2)
         return;
     qp_puts(p->w, p->report->source_path ? "\nworst by sqnr_db:\n" : "\nlargest error bounds:\n");
     for (size_t i = 0; i < n; i++) {
         qp_puts(p->w, "  ");
-        put_row(p, &p->report->rows[top[i]]);
+        put_row(p, top[i]);
     }
 }
 
@@ -231,7 +249,7 @@ static void put_kept(struct printer *p)
 {
     const struct qplan_report *report = p->report;
     size_t top[WORST];
-    if (report->n_kept == 0 || report->totals.quantized == 0)
+    if (report->n_kept == 0 || report->total.sums.quantized == 0)
         return;
     qp_puts(p->w, "\nnot quantized:\n");
     for (size_t i = 0; i < report->n_kept; i++) {
@@ -240,14 +258,15 @@ static void put_kept(struct printer *p)
         put_bytes(p->w, report->kept[i].bytes);
         qp_puts(p->w, "\n");
     }
-    size_t n = top_rows(report, kept_score, top);
+    size_t n = top_rows(p, kept_score, top);
     qp_puts(p->w, n ? "  largest: " : "");
     for (size_t i = 0; i < n; i++) {
-        const struct qp_tensor *t = report->rows[top[i]].tensor;
+        const struct qp_row *row = &report->rows[top[i]];
+        const struct qp_tensor *view = row->tested->tensor;
         qp_puts(p->w, i ? ", " : "");
-        put_name(p->w, t);
+        put_name(p->w, view);
         qp_puts(p->w, " ");
-        put_bytes(p->w, qp_tensor_bytes(t));
+        put_bytes(p->w, qp_row_figures(row).sums.source_bytes);
     }
     qp_puts(p->w, n ? "\n" : "");
 }
@@ -255,33 +274,37 @@ static void put_kept(struct printer *p)
 /* ---- Totals ------------------------------------------------------------------------------------
  */
 
+/* The metrics that the summary shows: those of the stored file, or those of its errors. */
+static void put_summary(struct printer *p, bool of_errors)
+{
+    for (size_t i = 0; i < qp_n_metrics; i++) {
+        const struct qp_metric *metric = &qp_metrics[i];
+        if (metric->shown & QP_IN_SUMMARY && of_errors == (metric->needs == QP_NEEDS_SOURCE))
+            put_value(p->w, metric, qp_metric_value(metric, &p->report->total));
+    }
+}
+
 static void put_totals(struct printer *p)
 {
     const struct qplan_report *report = p->report;
-    const struct qplan_totals *t = &report->totals;
+    const struct qplan_totals *t = &report->total.sums;
     qp_printf(p->w, "\ntotal: %" PRIu64 " tensors, %" PRIu64 " quantized, %" PRIu64 " kept, ",
               t->tensors, t->quantized, t->kept);
     put_bytes(p->w, t->data_bytes);
     if (t->quantized) {
         qp_puts(p->w, " from ");
         put_bytes(p->w, t->source_bytes);
-        put_brief(p->w, "ratio", t->ratio);
-        put_brief(p->w, "ideal", t->ratio_ideal);
-        put_brief(p->w, "bpw", t->bpw);
-        put_brief(p->w, "bound", qp_not_negative(report->total_facts.bound));
+        put_brief(p->w, "ratio", t->ratio.known ? t->ratio.value : NAN);
+        put_brief(p->w, "ideal", t->ratio_ideal.known ? t->ratio_ideal.value : NAN);
+        put_summary(p, false);
     }
     if (report->source_path && t->quantized) {
-        const struct qp_measure *m = &report->total_measure;
         qp_puts(p->w, "\nerror:");
-        put_brief(p->w, "max_abs", qp_not_negative(m->max_abs));
-        put_brief(p->w, "rms", qp_rms(m, report->measured_elements));
-        put_brief(p->w, "sqnr_db", qp_sqnr_db(m));
-        put_brief(p->w, "cosine", qp_cosine(m));
-        qp_printf(p->w, "  clipped %" PRIu64 "  nonfinite %" PRIu64, m->clipped, m->nonfinite);
+        put_summary(p, true);
     }
     if (report->source_path)
-        qp_puts(p->w,
-                report->proven ? "\nproven: every element is within its bound" : "\nNOT PROVEN");
+        qp_puts(p->w, report->proof.holds ? "\nproven: every element is within its bound"
+                                          : "\nNOT PROVEN");
     qp_puts(p->w, "\n");
 }
 
@@ -291,7 +314,7 @@ static void put_head(struct printer *p)
     char shown[512];
     qp_printf(p->w, "%s: %s, ", qp_escape(shown, sizeof shown, report->path, strlen(report->path)),
               strcmp(report->format, "qplan") == 0 ? "quantized by qplan" : "safetensors");
-    put_bytes(p->w, report->totals.file_bytes);
+    put_bytes(p->w, report->total.sums.file_bytes);
     qp_printf(p->w, ", header %" PRIu64 " bytes\n", report->header_bytes);
     if (report->source_path)
         qp_printf(p->w, "against %s\n",
@@ -306,10 +329,14 @@ enum qplan_status qplan_report_write_text(const struct qplan_report *report, boo
     fenv_t callers;
     qp_fenv_enter(&callers);
     qp_writer_stream(&w, write, ctx);
-    struct printer p = {report, &w, {report, row_name, rows_alike}};
+    const char *bad_by = report->source_path ? "sqnr_db" : "bound";
+    struct printer p = {.report = report,
+                        .w = &w,
+                        .source = {report, row_name, rows_alike},
+                        .bad_by = qp_metric_find(bad_by, strlen(bad_by))};
     put_head(&p);
     for (size_t i = 0; every_tensor && i < report->n_rows; i++)
-        put_row(&p, &report->rows[i]);
+        put_row(&p, i);
     enum qplan_status status = every_tensor ? QPLAN_OK : put_patterns(&p, err);
     put_worst(&p);
     put_kept(&p);

@@ -59,7 +59,6 @@ enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
                               : "-Inf",
             qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, scan.first), scan.first,
             scan.count);
-    qp_hint(err, "--nonfinite saturate clips infinities and makes NaN zero; --exclude keeps the "
-                 "tensor as it is");
+    qp_advise(err, QPLAN_ADVICE_NONFINITE);
     return QPLAN_ERR_VALUE;
 }

@@ -14,7 +14,7 @@ static bool needs_source(const struct qplan_quantize_options *options)
 {
     bool measured = options->verify;
     for (size_t i = 0; i < options->n_gates; i++)
-        measured |= qp_metric_row(options->gates[i]->metric)->measured;
+        measured |= options->gates[i]->metric->needs == QP_NEEDS_SOURCE;
     return measured;
 }
 
@@ -32,11 +32,13 @@ static enum qplan_status report_on(struct qplan_report **report,
         .source = needs_source(options) ? plan->checkpoint : NULL,
         .plan = plan,
         .prove = options->verify,
+        .gates = options->gates,
+        .n_gates = options->n_gates,
     };
     /* What a device wrote is proven by the CPU, whatever the device can do. */
     struct qplan_run on_cpu = run ? *run : (struct qplan_run){.threads = 0};
     on_cpu.device = NULL;
-    return qp_report_judge(report, &request, options->gates, options->n_gates, &on_cpu, err);
+    return qp_report_make(report, &request, &on_cpu, err);
 }
 
 /* Reads back what was written and reports on it; the report owns what it borrows from. */

@@ -222,10 +222,8 @@ static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
             qp_checkpoint_subject(subject, w->context->plan->checkpoint, t->source),
             "the scale of set %" PRIu64 " is too large for %s", set,
             qplan_dtype_name(t->scheme.scale_dtype));
-    if (t->scheme.scale_dtype == QPLAN_F32)
-        qp_hint(w->err, "--exclude keeps the tensor as it is");
-    else
-        qp_hint(w->err, "--scale-dtype f32 takes larger scales");
+    qp_advise(w->err,
+              t->scheme.scale_dtype == QPLAN_F32 ? QPLAN_ADVICE_EXCLUDE : QPLAN_ADVICE_SCALE_F32);
     return QPLAN_ERR_VALUE;
 }
 

@@ -21,6 +21,7 @@
 struct qp_facts_reader {
     const struct qplan_checkpoint *file;
     const struct qp_tensor *tensor;
+    struct qp_code_rule rule; /* of the tensor */
     const struct qp_work_kernels *f64;
     struct qp_sets sets; /* where scales of 1 are searched */
     struct qp_param_window window;
@@ -40,7 +41,6 @@ static const char *part_subject(char out[512], const struct qp_facts_reader *r, 
 static enum qplan_status check_set(const struct qp_facts_reader *r, uint64_t set, double scale,
                                    int32_t zero, struct qplan_error *err)
 {
-    const struct qp_code_rule rule = qp_code_rule(r->tensor->scheme);
     char subject[512], found[QP_F64_TEXT];
     if (!(scale > 0) || isinf(scale)) {
         qp_format_f64(found, scale);
@@ -48,10 +48,10 @@ static enum qplan_status check_set(const struct qp_facts_reader *r, uint64_t set
                        "bad scale of set %" PRIu64 ": expected a finite number above 0, found %s",
                        set, found);
     }
-    if (zero < rule.q_min || zero > rule.q_max)
+    if (zero < r->rule.q_min || zero > r->rule.q_max)
         return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, r, QP_ZERO),
                        "bad zero point of set %" PRIu64 ": expected %d to %d, found %d", set,
-                       rule.q_min, rule.q_max, zero);
+                       r->rule.q_min, r->rule.q_max, zero);
     return QPLAN_OK;
 }
 
@@ -151,7 +151,8 @@ static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
     return QPLAN_OK;
 }
 
-/* ---- Both ------------------------------------------------------------------------------------ */
+/* ---- All facts of a tensor --------------------------------------------------------------------
+ */
 
 /* The bound grows with the scale: the largest one decides. */
 static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *facts)
@@ -172,6 +173,7 @@ enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_
     bool has_one, found = false;
     *facts = (struct qp_param_facts){INFINITY, -INFINITY, -1, -1};
     r->tensor = tensor;
+    r->rule = qp_code_rule(tensor->scheme);
     QP_TRY(read_facts(r, strict, facts, &has_one, err));
     if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
         QP_TRY(search_ones(r, &found, err));

@@ -43,7 +43,7 @@ void qp_facts_close(struct qp_facts_reader *reader);
 enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_tensor *tensor,
                                 bool strict, struct qp_param_facts *facts, struct qplan_error *err);
 
-/* The same for one tensor only. */
+/* Reads the facts of one tensor with a reader of its own. */
 enum qplan_status qp_read_param_facts(const struct qplan_checkpoint *file,
                                       const struct qp_tensor *tensor, bool strict,
                                       struct qp_param_facts *facts, struct qplan_error *err);

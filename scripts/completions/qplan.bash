@@ -106,7 +106,7 @@ _qplan() {
         *) [[ $current == -* ]] && words='--set -o --output --force --device --device-memory --threads --json -q --quiet -h --help ' ;;
         esac
         ;;
-    help) words='quantize plan inspect verify dequantize devices op help ' ;;
+    help) words='quantize plan inspect verify dequantize devices op help metrics ' ;;
     esac
     # Without words or a match, bash goes on with file names.
     COMPREPLY=($(compgen -W "$words" -- "$current"))

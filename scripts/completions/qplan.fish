@@ -1,7 +1,7 @@
 # fish completion for qplan. Made by 'qplan completions fish'; do not edit.
 complete -c qplan -n __fish_use_subcommand -f -l help -d 'list the commands'
 complete -c qplan -n __fish_use_subcommand -f -l version -d 'print the version'
-complete -c qplan -n '__fish_seen_subcommand_from help' -f -a 'quantize plan inspect verify dequantize devices op help '
+complete -c qplan -n '__fish_seen_subcommand_from help' -f -a 'quantize plan inspect verify dequantize devices op help metrics '
 complete -c qplan -n __fish_use_subcommand -f -a quantize -d 'quantize a checkpoint'
 complete -c qplan -n '__fish_seen_subcommand_from quantize' -l dtype -x -a 'int8 uint8 int4 uint4' -d 'type of the codes'
 complete -c qplan -n '__fish_seen_subcommand_from quantize' -l per-tensor -d 'one scale for a tensor'
@@ -114,5 +114,5 @@ complete -c qplan -n '__fish_seen_subcommand_from op' -l threads -x -d 'worker t
 complete -c qplan -n '__fish_seen_subcommand_from op' -l json -d 'print the report as JSON, one line, on stdout'
 complete -c qplan -n '__fish_seen_subcommand_from op' -s q -l quiet -d 'no summary and no progress on stderr'
 complete -c qplan -n '__fish_seen_subcommand_from op' -s h -l help -d 'show this page'
-complete -c qplan -n __fish_use_subcommand -f -a help -d 'explain a command'
+complete -c qplan -n __fish_use_subcommand -f -a help -d 'explain a command or a topic'
 complete -c qplan -n '__fish_seen_subcommand_from help' -s h -l help -d 'show this page'

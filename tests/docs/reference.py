@@ -78,8 +78,8 @@ def check_functions(results):
     real = {re.search(r"(\w+)\(", prototype)[1] for prototype in header_functions()}
     same(results, "libqplan.3: functions", re.findall(r"^\.Fn (\w+)", description, re.M), real)
     header = (ROOT / "lib" / "qplan.h").read_text()
-    same(results, "libqplan.3: statuses", re.findall(r"^\.It Dv (\w+)", description, re.M),
-         set(re.findall(r"^    (QPLAN_(?:OK|ERR_\w+))", header, re.M)))
+    same(results, "libqplan.3: statuses and advices", re.findall(r"^\.It Dv (\w+)", description, re.M),
+         set(re.findall(r"^    (QPLAN_(?:OK|ERR_\w+|ADVICE_\w+))", header, re.M)))
 
 
 # ---- JSON documents ------------------------------------------------------------------------------

@@ -58,6 +58,11 @@ CALLS = (
      SOURCE_DIRS, ()),
 )
 
+# Matched in the string literals of these folders.
+PROGRAM_WORDS = (
+    "a flag or a command of the program: the library gives an advice, cli/messages.c words it",
+    r"--[A-Za-z]|\bqplan [a-z]", ("lib", "formats", "kernels"))
+
 # Matched in every text file. The class in each pattern keeps it from matching itself.
 TEXTS = (
     ("unfinished work", r"\b(TOD[O]|FIXM[E]|XX[X])\b"),
@@ -65,10 +70,13 @@ TEXTS = (
 )
 
 
+# A comment, a string or a character constant.
+TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
 def strip(code):
     """Blanks comments, strings and character constants, and keeps the line structure."""
-    token = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
-    return re.sub(token, lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.S)
+    return TOKEN.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), code)
 
 
 def room_of(path):
@@ -110,6 +118,16 @@ def check_calls(rel, text):
             yield f"{rel}:{line}: {match.group()}...): {what}"
 
 
+def check_strings(rel, text):
+    what, pattern, folders = PROGRAM_WORDS
+    if not rel.startswith(tuple(f"{folder}/" for folder in folders)):
+        return
+    for match in TOKEN.finditer(text):
+        if match.group()[0] == '"' and re.search(pattern, match.group()):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{rel}:{line}: {match.group()}: {what}"
+
+
 def check_text(rel, text):
     for what, pattern in TEXTS:
         for match in re.finditer(pattern, text):
@@ -149,6 +167,7 @@ def check_tree(root):
         if file.suffix not in (".c", ".h"):
             continue
         yield from check_calls(rel, text)
+        yield from check_strings(rel, text)
         yield from check_place(rel, names)
         if room_of(rel):
             yield from check_includes(root, file, rel, text)
@@ -188,6 +207,9 @@ BAD = (
     ("lib/run/f.c", "y = fma(a, b, c);", "rounds once"),
     ("kernels/tiles/fma.h", "y = _mm256_rcp_ps(a);", "approximation"),
     ("kernels/g.c", "y = _mm512_maskz_rsqrt14_ps(m, a);", "approximation"),
+    ("lib/run/g.c", 'qp_hint(err, "say --force");', "flag or a command"),
+    ("formats/e.c", 'x = "a" /* b */ "--F";', "flag or a command"),
+    ("kernels/h.c", 's = "\\"\\\\";\nt = "see \'qplan op list\'";', "flag or a command"),
     ("lib/run/e.c", "\n" * MAX_LINES, "601 lines"),
     ("scripts/e", "# TO" + "DO later", "unfinished"),
     ("tests/f.sh", "cd /ho" + "me/someone", "path of one machine"),
@@ -199,6 +221,9 @@ GOOD = (
      'snprintf(s, n, "exit(1)"); qp_printf(1); /* printf( mmap( */ // abort('),
     ("lib/base/text.c", '#include "qplan.h"\n#include "error.h"\nstrtod(s, 0);'),
     ("kernels/tiles/fma.h", "y = _mm256_fmadd_ps(a, b, c) + fmaf(a, b, c);"),
+    ("cli/words.c", 's = "--force, or qplan help";'),
+    ("lib/run/said.c", 's = "a -- b, qplan: --"; /* --force "--x" qplan op */ // "--force"\n'
+     'c = \'"\'; n--;'),
     ("kernels/well.c", "/* _mm256_fmadd_ps( */ y = _mm256_maddubs_epi16(a, b) + format(x);"),
     ("formats/right.c", '#include "lib/base/error.h"\n#include "format.h"\n#include "qplan.h"'),
 )

@@ -18,26 +18,24 @@ struct row {
     const char *text, *kept;
     enum qp_gate_scope scope;
     const char *glob;
-    enum qp_metric_id metric;
+    const char *metric;
     enum qp_gate_op op;
     double limit;
 };
 
 static const struct row rows[] = {
-    {"sqnr_db<30", "sqnr_db<30", QP_SCOPE_WORST, NULL, QP_METRIC_SQNR_DB, QP_OP_LT, 30},
-    {"ratio<=1.9", "ratio<=1.9", QP_SCOPE_TOTAL, NULL, QP_METRIC_RATIO, QP_OP_LE, 1.9},
-    {"worst:ratio>1", "worst:ratio>1", QP_SCOPE_WORST, NULL, QP_METRIC_RATIO, QP_OP_GT, 1},
-    {"total:sqnr_db>=-3", "total:sqnr_db>=-3", QP_SCOPE_TOTAL, NULL, QP_METRIC_SQNR_DB, QP_OP_GE,
-     -3},
-    {"*.mlp.*:max_abs>1e-3", "*.mlp.*:max_abs>1e-3", QP_SCOPE_GLOB, "*.mlp.*", QP_METRIC_MAX_ABS,
-     QP_OP_GT, 1e-3},
-    {" \t total : bpw \t == +4.5 ", "total:bpw==+4.5", QP_SCOPE_TOTAL, NULL, QP_METRIC_BPW,
-     QP_OP_EQ, 4.5},
-    {"nonfinite != 0", "nonfinite!=0", QP_SCOPE_WORST, NULL, QP_METRIC_NONFINITE, QP_OP_NE, 0},
-    {"a:b:c:rms<1", "a:b:c:rms<1", QP_SCOPE_GLOB, "a:b:c", QP_METRIC_RMS, QP_OP_LT, 1},
-    {"a<b:rms<1", "a<b:rms<1", QP_SCOPE_GLOB, "a<b", QP_METRIC_RMS, QP_OP_LT, 1},
-    {"[!=]*:bpw>8", "[!=]*:bpw>8", QP_SCOPE_GLOB, "[!=]*", QP_METRIC_BPW, QP_OP_GT, 8},
-    {"a b : rms<1", "a b:rms<1", QP_SCOPE_GLOB, "a b", QP_METRIC_RMS, QP_OP_LT, 1},
+    {"sqnr_db<30", "sqnr_db<30", QP_SCOPE_WORST, NULL, "sqnr_db", QP_OP_LT, 30},
+    {"ratio<=1.9", "ratio<=1.9", QP_SCOPE_TOTAL, NULL, "ratio", QP_OP_LE, 1.9},
+    {"worst:ratio>1", "worst:ratio>1", QP_SCOPE_WORST, NULL, "ratio", QP_OP_GT, 1},
+    {"total:sqnr_db>=-3", "total:sqnr_db>=-3", QP_SCOPE_TOTAL, NULL, "sqnr_db", QP_OP_GE, -3},
+    {"*.mlp.*:max_abs>1e-3", "*.mlp.*:max_abs>1e-3", QP_SCOPE_GLOB, "*.mlp.*", "max_abs", QP_OP_GT,
+     1e-3},
+    {" \t total : bpw \t == +4.5 ", "total:bpw==+4.5", QP_SCOPE_TOTAL, NULL, "bpw", QP_OP_EQ, 4.5},
+    {"nonfinite != 0", "nonfinite!=0", QP_SCOPE_WORST, NULL, "nonfinite", QP_OP_NE, 0},
+    {"a:b:c:rms<1", "a:b:c:rms<1", QP_SCOPE_GLOB, "a:b:c", "rms", QP_OP_LT, 1},
+    {"a<b:rms<1", "a<b:rms<1", QP_SCOPE_GLOB, "a<b", "rms", QP_OP_LT, 1},
+    {"[!=]*:bpw>8", "[!=]*:bpw>8", QP_SCOPE_GLOB, "[!=]*", "bpw", QP_OP_GT, 8},
+    {"a b : rms<1", "a b:rms<1", QP_SCOPE_GLOB, "a b", "rms", QP_OP_LT, 1},
 };
 
 static void test_parsed(void **state)
@@ -50,7 +48,7 @@ static void test_parsed(void **state)
             fail_msg("%s: %s", rows[i].text, err.message);
         assert_string_equal(gate->text, rows[i].kept);
         assert_int_equal(gate->scope, rows[i].scope);
-        assert_int_equal(gate->metric, rows[i].metric);
+        assert_string_equal(gate->metric->name, rows[i].metric);
         assert_int_equal(gate->op, rows[i].op);
         assert_true(gate->limit == rows[i].limit);
         if (rows[i].glob)
@@ -71,9 +69,12 @@ static void test_refused(void **state)
         {"sqnr_db 30", "gate", "no operator"},
         {"<30", "gate", "unknown metric ''"},
         {"worst:<30", "gate", "unknown metric ''"},
-        {"snr<30", "gate 'snr<30'", "unknown metric 'snr': expected one of sqnr_db, max_abs"},
+        {"snr<30", "gate 'snr<30'", "unknown metric 'snr': expected one of quantized, kept_bytes"},
         {"sqnr_db.delta<1", "gate", "unknown metric 'sqnr_db.delta'"},
         {"SQNR_DB<30", "gate", "unknown metric 'SQNR_DB'"},
+        {"scale_max<30", "gate", "unknown metric 'scale_max'"},
+        {"max_at<30", "gate", "unknown metric 'max_at'"},
+        {"elements<30", "gate", "unknown metric 'elements'"},
         {"sqnr_db<<30", "gate", "unknown operator '<<'"},
         {"sqnr_db=30", "gate", "unknown operator '='"},
         {"sqnr_db=<30", "gate", "unknown operator '=<'"},
@@ -105,14 +106,65 @@ static void test_refused(void **state)
     }
 }
 
-static bool accepted(const char *scope, enum qp_metric_id id)
+/* ---- Every metric ---------------------------------------------------------------------------- */
+
+/* What the documents promise of each. */
+static const struct expected {
+    const char *name, *scope;
+    bool of_tensors, needs_source;
+} metrics[] = {
+    {"sqnr_db", "worst", true, true},
+    {"max_abs", "worst", true, true},
+    {"rms", "worst", true, true},
+    {"cosine", "worst", true, true},
+    {"clipped", "worst", true, true},
+    {"max_clip", "worst", true, true},
+    {"nonfinite", "worst", true, true},
+    {"bound", "worst", true, false},
+    {"half_step", "worst", true, false},
+    {"bpw", "total", true, false},
+    {"ratio", "total", true, false},
+    {"ratio_ideal", "total", true, false},
+    {"bytes", "total", false, false},
+    {"kept_bytes", "total", false, false},
+    {"kept_percent", "total", false, false},
+    {"quantized", "total", false, false},
+    {"missing", "total", false, true},
+};
+
+static const struct expected *find_expected(const char *name)
+{
+    for (size_t i = 0; i < COUNT(metrics); i++) {
+        if (strcmp(metrics[i].name, name) == 0)
+            return &metrics[i];
+    }
+    fail_msg("%s is not documented", name);
+    return NULL;
+}
+
+static void test_metrics_are_those_of_the_documents(void **state)
+{
+    struct qplan_metric metric;
+    size_t n = 0;
+    (void)state;
+    for (; qplan_metric_at(n, &metric); n++) {
+        const struct expected *expected = find_expected(metric.name);
+        assert_string_equal(metric.scope, expected->scope);
+        assert_int_equal(metric.of_tensors, expected->of_tensors);
+        assert_int_equal(metric.needs_source, expected->needs_source);
+        assert_true(metric.unit[0] && metric.help[0]);
+    }
+    assert_int_equal(n, COUNT(metrics));
+}
+
+static bool accepted(const char *scope, const char *metric)
 {
     char text[64];
     struct qplan_gate *gate;
-    (void)snprintf(text, sizeof text, "%s%s<1", scope, qp_metric_row(id)->name);
+    (void)snprintf(text, sizeof text, "%s%s<1", scope, metric);
     enum qplan_status status = qplan_gate_parse(&gate, text, NULL);
     if (status == QPLAN_OK)
-        assert_int_equal(gate->metric, id);
+        assert_string_equal(gate->metric->name, metric);
     else
         assert_int_equal(status, QPLAN_ERR_USAGE);
     qplan_gate_free(gate);
@@ -122,27 +174,15 @@ static bool accepted(const char *scope, enum qp_metric_id id)
 static void test_scopes_of_every_metric(void **state)
 {
     (void)state;
-    for (int i = 0; i < QP_METRIC_COUNT; i++) {
-        enum qp_metric_id id = (enum qp_metric_id)i;
-        bool whole_file_only = id == QP_METRIC_BYTES || id == QP_METRIC_KEPT_BYTES ||
-                               id == QP_METRIC_KEPT_PERCENT || id == QP_METRIC_QUANTIZED ||
-                               id == QP_METRIC_MISSING;
-        assert_true(accepted("", id));
-        assert_true(accepted("total:", id));
-        assert_int_equal(accepted("worst:", id), !whole_file_only);
-        assert_int_equal(accepted("a.*:", id), !whole_file_only);
-        assert_int_equal(qp_metric_row(id)->scope,
-                         i < QP_METRIC_BPW ? QP_SCOPE_WORST : QP_SCOPE_TOTAL);
+    for (size_t i = 0; i < COUNT(metrics); i++) {
+        assert_true(accepted("", metrics[i].name));
+        assert_true(accepted("total:", metrics[i].name));
+        assert_int_equal(accepted("worst:", metrics[i].name), metrics[i].of_tensors);
+        assert_int_equal(accepted("a.*:", metrics[i].name), metrics[i].of_tensors);
     }
 }
 
-static void test_measured_metrics(void **state)
-{
-    (void)state;
-    for (int i = 0; i < QP_METRIC_COUNT; i++)
-        assert_int_equal(qp_metric_row((enum qp_metric_id)i)->measured,
-                         i <= QP_METRIC_NONFINITE || i == QP_METRIC_MISSING);
-}
+/* ---- Operators ------------------------------------------------------------------------------- */
 
 static void test_operators(void **state)
 {
@@ -172,8 +212,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parsed),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_metrics_are_those_of_the_documents),
         cmocka_unit_test(test_scopes_of_every_metric),
-        cmocka_unit_test(test_measured_metrics),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_free_takes_null),
     };

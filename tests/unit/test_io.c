@@ -218,7 +218,7 @@ static void an_existing_target_needs_force(void **state)
     write_file(path_of("o3"), "old", 3);
     assert_int_equal(write_output(path_of("o3"), false, "new", &err), QPLAN_ERR_IO);
     assert_int_equal(err.sys_errno, EEXIST);
-    assert_string_equal(err.hint, "--force replaces it");
+    assert_int_equal(err.advice, QPLAN_ADVICE_FORCE);
     assert_content(path_of("o3"), "old");
     OK(write_output(path_of("o3"), true, "new", &err), &err);
     assert_content(path_of("o3"), "new");

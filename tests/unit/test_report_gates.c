@@ -123,19 +123,19 @@ static void every_metric_is_judged_in_every_scope_by_every_operator(void **state
     struct looked l;
     (void)state;
     look_with(&l, "bytes<0");
-    for (unsigned id = 0; id < QP_METRIC_COUNT; id++) {
-        const struct qp_metric *row = qp_metric_row((enum qp_metric_id)id);
+    struct qplan_metric metric, *row = &metric;
+    for (size_t i = 0; qplan_metric_at(i, &metric); i++) {
         double total = total_of(&l, row->name), values[3];
         check_limits("total:", row->name, &total, 1);
-        if (row->scope == QP_SCOPE_TOTAL)
+        if (strcmp(row->scope, "total") == 0)
             check_limits("", row->name, &total, 1);
-        if (!row->per_tensor)
+        if (!row->of_tensors)
             continue;
         values[0] = value_in(&l, "tensors.0", row->name);
         values[1] = value_in(&l, "tensors.1", row->name);
         values[2] = value_in(&l, "tensors.2", row->name);
         check_limits("worst:", row->name, values, 3);
-        if (row->scope == QP_SCOPE_WORST)
+        if (strcmp(row->scope, "worst") == 0)
             check_limits("", row->name, values, 3);
         check_limits("b.?:", row->name, &values[1], 2);
         check_limits("{a,z}.w:", row->name, &values[0], 1);
@@ -284,6 +284,65 @@ static void gates_that_cannot_be_judged_are_usage(void **state)
     look_away(&l);
 }
 
+static void count_calls(void *ctx, uint64_t done, uint64_t total)
+{
+    (void)done;
+    (void)total;
+    ++*(size_t *)ctx;
+}
+
+/* Looks at the files with a gate, proving or not; says what became of it and how much was read. */
+static enum qplan_status watch(const char *gate_text, bool prove, size_t *n_steps,
+                               struct qplan_error *err)
+{
+    struct qplan_checkpoint *file = open_checkpoint(in_folder(&folder, "q"));
+    struct qplan_checkpoint *source = open_checkpoint(in_folder(&folder, "s"));
+    struct qplan_gate *gate;
+    struct qplan_report *report;
+    OK(qplan_gate_parse(&gate, gate_text, err), err);
+    const struct qplan_inspect_options options = {.against = source,
+                                                  .prove = prove,
+                                                  .gates = (const struct qplan_gate *const *)&gate,
+                                                  .n_gates = 1};
+    *n_steps = 0;
+    const struct qplan_run run = {.progress = count_calls, .progress_ctx = n_steps};
+    enum qplan_status status = qplan_inspect(&report, file, &options, &run, err);
+    assert_int_equal(report != NULL, status == QPLAN_OK || status == QPLAN_ERR_PROOF);
+    qplan_report_free(report);
+    qplan_gate_free(gate);
+    qplan_checkpoint_close(source);
+    qplan_checkpoint_close(file);
+    return status;
+}
+
+/* What is wrong whatever the files hold is told first, and takes no time. */
+static void a_scope_that_matches_nothing_is_told_before_anything_is_compared(void **state)
+{
+    struct qplan_error err;
+    size_t n_steps;
+    (void)state;
+    for (int prove = 0; prove < 2; prove++) {
+        assert_int_equal(watch("nothing.*:half_step>0", prove, &n_steps, &err), QPLAN_ERR_USAGE);
+        assert_non_null(strstr(err.message, "matches no quantized tensor"));
+        assert_int_equal(n_steps, 0);
+    }
+}
+
+/* The source has one tensor more, and one of its values was clipped. */
+static void the_offender_of_the_proof_is_told_before_a_gate_that_fails(void **state)
+{
+    struct qplan_error err;
+    size_t n_steps;
+    (void)state;
+    assert_int_equal(watch("quantized>0", true, &n_steps, &err), QPLAN_ERR_PROOF);
+    assert_true(n_steps > 0);
+    assert_non_null(strstr(err.message, "outside the bound at [2,2]"));
+    assert_int_equal(watch("quantized<0", true, &n_steps, &err), QPLAN_ERR_PROOF);
+    assert_non_null(strstr(err.message, "outside the bound at [2,2]"));
+    assert_int_equal(watch("quantized>0", false, &n_steps, &err), QPLAN_ERR_PROOF);
+    assert_non_null(strstr(err.message, "1 of 1 gates failed"));
+}
+
 /* quantize measures on its own when a gate asks, and writes nothing when one fails. */
 static void a_failing_gate_of_quantize_writes_nothing(void **state)
 {
@@ -325,6 +384,8 @@ int main(void)
         cmocka_unit_test(unknown_numbers_fail_no_gate),
         cmocka_unit_test(a_number_that_is_nan_fails_every_gate),
         cmocka_unit_test(gates_that_cannot_be_judged_are_usage),
+        cmocka_unit_test(a_scope_that_matches_nothing_is_told_before_anything_is_compared),
+        cmocka_unit_test(the_offender_of_the_proof_is_told_before_a_gate_that_fails),
         cmocka_unit_test(a_failing_gate_of_quantize_writes_nothing),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

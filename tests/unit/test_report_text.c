@@ -5,6 +5,8 @@
 #include "own_folder.h"
 #include "report_cases.h"
 
+#include "lib/plan/plan.h"
+
 #include <errno.h>
 
 static struct text text_of(const struct qplan_report *report, bool every_tensor)
@@ -122,18 +124,31 @@ struct written {
     struct qplan_report *report;
 };
 
-static struct written quantize(const struct tensor *tensors, size_t n,
-                               struct qplan_plan_options *options)
+static struct written plan(const struct tensor *tensors, size_t n,
+                           struct qplan_plan_options *options)
 {
-    struct written w;
+    struct written w = {.report = NULL};
     struct qplan_error err;
-    const struct qplan_quantize_options how = {.out_path = in_folder(&folder, "out")};
-    const struct qplan_run run = {.force = true};
     write_checkpoint(in_folder(&folder, "in"), NULL, tensors, n);
     options->scheme = scheme_of("int8");
     w.source = open_checkpoint(in_folder(&folder, "in"));
     OK(qplan_plan_make(&w.plan, w.source, options, &err), &err);
-    OK(qplan_quantize(&w.report, w.plan, &how, &run, &err), &err);
+    return w;
+}
+
+static void run_plan(struct written *w)
+{
+    struct qplan_error err;
+    const struct qplan_quantize_options how = {.out_path = in_folder(&folder, "out")};
+    const struct qplan_run run = {.force = true};
+    OK(qplan_quantize(&w->report, w->plan, &how, &run, &err), &err);
+}
+
+static struct written quantize(const struct tensor *tensors, size_t n,
+                               struct qplan_plan_options *options)
+{
+    struct written w = plan(tensors, n, options);
+    run_plan(&w);
     return w;
 }
 
@@ -178,6 +193,34 @@ static void kept_tensors_share_a_line_only_with_one_reason(void **state)
     struct text text = text_of(w.report, false);
     assert_has(&text, "\nl.0.w  [2,2]  F32  kept: excluded\n");
     assert_has(&text, "\nl.1.w  [2,2]  F32  kept: not selected\n");
+    text_free(&text);
+    free_written(&w);
+}
+
+#define MANY 40
+
+/* Layouts have reasons of their own for keeping a tensor: a report has room for all. */
+static void any_number_of_reasons_is_listed(void **state)
+{
+    char names[MANY][16], reasons[MANY][32];
+    struct tensor tensors[MANY + 1] = {{"w", "F32", 2, {2, 2}, NULL, 16}};
+    struct qplan_plan_options options = {.n_include = 0};
+    (void)state;
+    for (size_t i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], sizeof names[i], "b%02zu", i);
+        (void)snprintf(reasons[i], sizeof reasons[i], "reason %zu", i);
+        tensors[i + 1] = (struct tensor){names[i], "F32", 1, {2}, NULL, 8};
+    }
+    struct written w = plan(tensors, MANY + 1, &options);
+    for (size_t i = 0; i < MANY; i++) /* in name order, as the tensors of the plan are */
+        w.plan->tensors[i].reason = reasons[i];
+    run_plan(&w);
+    struct text text = text_of(w.report, false);
+    for (size_t i = 0; i < MANY; i++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "\n  reason %zu: 1 tensor, 8 B\n", i);
+        assert_has(&text, line);
+    }
     text_free(&text);
     free_written(&w);
 }
@@ -260,6 +303,7 @@ int main(void)
         cmocka_unit_test(what_is_not_proven_says_so),
         cmocka_unit_test(what_stayed_is_listed_with_reasons_and_sizes),
         cmocka_unit_test(kept_tensors_share_a_line_only_with_one_reason),
+        cmocka_unit_test(any_number_of_reasons_is_listed),
         cmocka_unit_test(warnings_of_the_plan_are_in_the_report),
         cmocka_unit_test(names_are_escaped_for_the_terminal),
         cmocka_unit_test(a_writer_that_fails_is_reported),
