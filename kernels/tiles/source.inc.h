@@ -2,10 +2,10 @@
  * source.inc.h - the kernels that read one float dtype, as a template: the specification.
  *
  * The including file defines what element.inc.h needs; WIDEN(bits), GET(p), UINT and SINT for
- * elements as integers, INF_BITS (of +Inf); LIMIT(bound); SOURCE_DTYPE and WORK_KERNELS. Plain C,
- * one IEEE operation at a time; a faster kernel must give the same bits. Loops have no branches and
- * no calls, so that a compiler makes vectors of them: what is rare is found by such a loop, and
- * then done one by one.
+ * elements as integers, INF_BITS (of +Inf); LIMIT(bound); SOURCE_DTYPE; IN(op) of the working
+ * precision. Plain C, one IEEE operation at a time; a faster kernel must give the same bits. Loops
+ * have no branches and no calls, so that a compiler makes vectors of them: what is rare is found by
+ * such a loop, and then done one by one.
  */
 
 #include "element.inc.h"
@@ -288,11 +288,19 @@ static const struct qp_source_kernels NAME(source) = {
     .isa = QPLAN_ISA_SCALAR,
     .elem_bytes = ELEM_BYTES,
     .work_bytes = sizeof(WORK),
-    .work = &WORK_KERNELS,
+    .work = &IN(work),
     .range = NAME(range),
-    .quantize = NAME(quantize),
-    .check = NAME(check),
     .sums = NAME(sums),
+};
+
+static const struct qp_quantizer NAME(linear) = {
+    .dtype = SOURCE_DTYPE,
+    .kind = QP_CODES_LINEAR,
+    .isa = QPLAN_ISA_SCALAR,
+    .params = IN(params),
+    .quantize = NAME(quantize),
+    .dequantize = IN(dequantize),
+    .check = NAME(check),
 };
 
 #undef NAME
@@ -308,4 +316,4 @@ static const struct qp_source_kernels NAME(source) = {
 #undef WORK
 #undef WORK_MAX
 #undef STEPS
-#undef WORK_KERNELS
+#undef IN

@@ -2,7 +2,7 @@
  * vector.inc.h - the loops of one source dtype in the vector vocabulary, for f32 working precision.
  *
  * The including file has included a vocabulary and defines what element.inc.h needs, V_LOAD(p),
- * V_BITS(word) for elements as integers, INFINITY_BITS (of +Inf), SOURCE_DTYPE, ISA, WORK_KERNELS.
+ * V_BITS(word) for elements as integers, INFINITY_BITS (of +Inf), SOURCE_DTYPE and ISA.
  * Every result is bit for bit that of source.inc.h.
  */
 
@@ -84,11 +84,19 @@ static const struct qp_source_kernels NAME(source) = {
     .isa = ISA,
     .elem_bytes = ELEM_BYTES,
     .work_bytes = sizeof(float),
-    .work = &WORK_KERNELS,
+    .work = &work_vector,
     .range = NAME(range),
-    .quantize = NAME(quantize),
-    .check = NAME(check),
     .sums = NAME(sums),
+};
+
+static const struct qp_quantizer NAME(linear) = {
+    .dtype = SOURCE_DTYPE,
+    .kind = QP_CODES_LINEAR,
+    .isa = ISA,
+    .params = params_vector,
+    .quantize = NAME(quantize),
+    .dequantize = dequantize_vector,
+    .check = NAME(check),
 };
 
 #undef CHECKED

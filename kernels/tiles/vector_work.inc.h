@@ -256,9 +256,11 @@ static void dequantize_columns(const uint8_t *codes, size_t n, int is_signed, co
         dequantize_rest(codes + i, 1, is_signed, scale[i], zero[i], y + i);
 }
 
-static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
-                              const void *scale, const int32_t *zero, void *y)
+static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes,
+                              const struct qp_code_rule *rule, const void *scale,
+                              const int32_t *zero, void *y)
 {
+    const bool is_signed = rule->type->is_signed;
     if (tile->col_width == 1) {
         for (size_t row = 0; row < tile->rows; row++) {
             size_t first = row / tile->band_rows * tile->cols, at = row * tile->cols;
@@ -312,7 +314,7 @@ static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void 
 }
 
 /*
- * Eight sets at a time, by the rules of range.h; scales that are stored as f32 need no rounding,
+ * Eight sets at a time, by the rules of linear.h; scales that are stored as f32 need no rounding,
  * only the smallest normal as a floor. Returns 0 where the width of a range overflows.
  */
 static int params_step(const struct qp_code_rule *rule, const float *lo_, const float *hi_,
@@ -326,7 +328,7 @@ static int params_step(const struct qp_code_rule *rule, const float *lo_, const 
     vf s = v_div(width, v_set(rule->asymmetric ? steps : steps / 2));
     s = v_where_equal(lo, hi, v_set(1), v_max(s, v_set(FLT_MIN)));
     v_store(scale, s);
-    vi z = vi_set(rule->is_signed ? 0 : (rule->q_min + rule->q_max + 1) / 2);
+    vi z = vi_set(rule->type->is_signed ? 0 : (rule->q_min + rule->q_max + 1) / 2);
     if (rule->asymmetric) {
         vf below = v_max(v_div(lo, s), v_set(-steps));
         /* Of zeros alone the zero point is 0: q_min - q_min. */
@@ -342,7 +344,7 @@ static size_t params_vector(const struct qp_code_rule *rule, size_t n, const voi
     size_t i = 0;
     /*
      * q_min <= 0 <= q_max and three codes or more: so every code type as a whole, but not every
-     * range of an operator. range.h says what else would be.
+     * range of an operator. linear.h says what else would be.
      */
     if (rule->scale_dtype == QPLAN_F32 && rule->q_min <= 0 && rule->q_max >= 0 &&
         rule->q_max - rule->q_min >= 2) {

@@ -74,7 +74,7 @@ static double scale_at(uint32_t *state, size_t n_hard)
 }
 
 static void fill_params(const struct qp_flat_bench *b, const struct qp_flat_work *work,
-                        unsigned bits, size_t n_hard)
+                        size_t n_hard)
 {
     const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
     const size_t n = (size_t)(work->window.n + work->window.more);
@@ -88,7 +88,7 @@ static void fill_params(const struct qp_flat_bench *b, const struct qp_flat_work
             ((float *)b->scale)[i] = (float)scale;
         b->zero[i] = work->rule.q_min + (int32_t)(qp_proof_random(&state) % span);
     }
-    k->bounds(n, b->scale, bits, b->bound);
+    k->bounds(n, b->scale, work->rule.type, b->bound);
 }
 
 /* Codes at the ends of their range are as likely as all others: there values are clipped. */
@@ -154,10 +154,7 @@ static enum qplan_status prove_range(const struct qp_flat_bench *b, const struct
 {
     const struct qp_flat_data data = {b->codes, b->scale, b->zero, b->src, b->bound};
     fill_codes(b, work);
-    fill_params(b, work, qplan_dtype_bits(row->scheme.dtype),
-                !wild                         ? 0
-                : row->kind == QP_KIND_DECODE ? USABLE
-                                              : ANY);
+    fill_params(b, work, !wild ? 0 : row->kind == QP_KIND_DECODE ? USABLE : ANY);
     if (row->kind == QP_KIND_DECODE) {
         QP_TRY(qp_device_decode(b->lane, work, &data, b->out, err));
         return qp_device_check_decoded(b->gpu, work, &data, b->out, &b->scratch, err);

@@ -12,6 +12,8 @@ struct qp_decoder {
     const struct qp_st *st;
     const struct qp_native_tensor *tensor;
     const struct qp_work_kernels *work;
+    const struct qp_quantizer *quantizer;
+    struct qp_code_rule rule;
     struct qp_sets sets;
     struct qp_code_form form;
     uint64_t elem, n;              /* the range; elem is a multiple of QP_BLOCK */

@@ -7,7 +7,7 @@
 static int32_t default_zero(const struct qp_native_tensor *tensor)
 {
     struct qp_code_rule rule = qp_code_rule(&tensor->scheme);
-    return rule.is_signed ? 0 : (rule.q_max + 1) / 2;
+    return rule.type->is_signed ? 0 : (rule.q_max + 1) / 2;
 }
 
 static enum qplan_status read_scales(const struct qp_st *st, const struct qp_native_tensor *tensor,

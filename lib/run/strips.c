@@ -16,6 +16,7 @@ void qp_task_prepare(struct qp_task *task, const struct qp_plan_tensor *t)
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
     task->kernels = qp_source_kernels(row->dtype, task->context->job->run->isa);
     task->rule = qp_code_rule(&t->scheme);
+    task->quantizer = qp_quantizer(row->dtype, task->rule.type->kind, task->context->job->run->isa);
     task->form = qp_code_form(&t->scheme, task->context->job->run->isa);
     /* Under this policy a value that is not finite has ended the job before any code is made. */
     task->rule.bounded = task->context->plan->nonfinite == QPLAN_NONFINITE_ERROR;
@@ -171,7 +172,7 @@ enum qplan_status qp_task_write_scales(const struct qp_task *task, size_t n, con
 enum qplan_status qp_task_params(struct qp_task *task, size_t n, const void *lo, const void *hi,
                                  void *scale, int32_t *zero)
 {
-    size_t good = task->kernels->work->params(&task->rule, n, lo, hi, scale, zero);
+    size_t good = task->quantizer->params(&task->rule, n, lo, hi, scale, zero);
     return good < n ? fail_scale(task, task->unit->strip.set + good)
                     : qp_task_write_scales(task, n, scale);
 }
@@ -208,7 +209,7 @@ enum qplan_status qp_task_write_codes(struct qp_task *task, const void *scale, c
         QP_TRY(join_room(task, joined, at, n));
     uint8_t *codes =
         joined ? (uint8_t *)joined->data + joined->n : qp_io_room(task->b->codes, at, at);
-    task->kernels->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
+    task->quantizer->quantize(&task->piece.tile, task->src, &task->rule, scale, zero, codes);
     if (joined) {
         joined->n += qp_pack_codes(&task->sets, &task->form, elem, n, codes);
         return QPLAN_OK;

@@ -84,9 +84,9 @@ static uint64_t turn;
 static void check_tile(const struct qp_source_kernels *row, const struct qp_tile *tile,
                        uint64_t *seed)
 {
-    const struct qp_code_rule *rule = &code_rules[turn++ % COUNT(code_rules)];
+    const struct qp_code_rule picked = pick_rule(seed), *rule = &picked;
     size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
-    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn / 2);
+    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
     void *y = place(&arrays.y, n * row->work_bytes);
     void *scale = place(&arrays.scale, n_sets * row->work_bytes);
     int32_t *zero = place(&arrays.zero, n_sets * sizeof *zero);
@@ -96,7 +96,7 @@ static void check_tile(const struct qp_source_kernels *row, const struct qp_tile
         set_work(row, scale, i, pick_scale(false, seed));
         zero[i] = pick_zero(rule, seed);
     }
-    row->work->bounds(n_sets, scale, rule->q_max - rule->q_min > 15 ? 8 : 4, bound);
+    row->work->bounds(n_sets, scale, rule->type, bound);
     for (size_t i = 0; i < n; i++) {
         size_t set = set_of(tile, i);
         double s = get_work(row, scale, set);
@@ -105,7 +105,7 @@ static void check_tile(const struct qp_source_kernels *row, const struct qp_tile
         set_work(row, y, i, pick_decoded(row, x, s, zero[set], rule, seed));
     }
     plain_check(row, tile, src, y, rule, scale, zero, bound, &expected);
-    row->check(tile, src, y, rule, scale, zero, bound, &found);
+    quantizer_of(row)->check(tile, src, y, rule, scale, zero, bound, &found);
     assert_same_check(row, &expected, &found);
 }
 
@@ -131,6 +131,7 @@ static void offences_and_clips_are_counted_and_found_by_every_kernel(void **stat
 static void check_no_number(const struct qp_source_kernels *row)
 {
     static const double scales[] = {NAN, -1};
+    const struct qp_code_rule rule = rule_of(QPLAN_INT8, false);
     struct qp_tile tile = flat_tile(40);
     for (size_t s = 0; s < COUNT(scales); s++) {
         double scale, y[40], bound;
@@ -142,9 +143,9 @@ static void check_no_number(const struct qp_source_kernels *row)
             codes[i] = (uint8_t)(i + 1);
             put_source(row, arrays.src.begin, i, (double)(i + 1), 0);
         }
-        row->work->bounds(1, &scale, 8, &bound);
-        row->work->dequantize(&tile, codes, true, &scale, &zero, y);
-        row->check(&tile, arrays.src.begin, y, &code_rules[0], &scale, &zero, &bound, &found);
+        row->work->bounds(1, &scale, rule.type, &bound);
+        quantizer_of(row)->dequantize(&tile, codes, &rule, &scale, &zero, y);
+        quantizer_of(row)->check(&tile, arrays.src.begin, y, &rule, &scale, &zero, &bound, &found);
         assert_int_equal(found.offences, COUNT(codes));
         assert_int_equal(found.first_offence, 0);
     }
@@ -422,25 +423,26 @@ static void sums_of_values_that_cancel_are_the_same_bits(void **state)
 /* ---- bound ----------------------------------------------------------------------------------- */
 
 /*
- * Whether candidate is above, at or below s/2 + s * 2^k + 2^-149, exactly: s has 24 bits, so every
- * difference here fits 64 bits.
+ * Whether candidate is above, at or below s * reach + s * 2^k + 2^-149, exactly: s has 24 bits and
+ * the reach of a linear type one, so every difference here fits 64 bits.
  */
-static int compare_bound(double candidate, double s, int k)
+static int compare_bound(double candidate, double s, double reach, int k)
 {
-    long double rest = (long double)candidate - (long double)s / 2;
+    long double rest = (long double)candidate - (long double)s * (long double)reach;
     rest -= ldexpl((long double)s, k);
     return (rest > 0x1p-149L) - (rest < 0x1p-149L);
 }
 
-static void check_bound(const struct qp_source_kernels *row, double s, unsigned bits)
+static void check_bound(const struct qp_source_kernels *row, double s,
+                        const struct qp_code_type *type)
 {
-    int k = (int)bits - (works_in_f32(row) ? 21 : 50);
+    int k = type->bits - (works_in_f32(row) ? 21 : 50);
     double work, bound;
     set_work(row, &work, 0, s);
-    row->work->bounds(1, &work, bits, &bound);
+    row->work->bounds(1, &work, type, &bound);
     double lower = nextafter(nextafter(bound, 0), 0);
-    if (compare_bound(bound, s, k) < 0 || compare_bound(lower, s, k) > 0)
-        fail_msg("the bound of scale %a with %u bits is %a", s, bits, bound);
+    if (compare_bound(bound, s, type->reach, k) < 0 || compare_bound(lower, s, type->reach, k) > 0)
+        fail_msg("the bound of scale %a with %s is %a", s, type->name, bound);
 }
 
 static void check_bounds(const struct qp_source_kernels *row)
@@ -452,8 +454,8 @@ static void check_bounds(const struct qp_source_kernels *row)
             s = i == 0 ? ldexp(1, exponent) : i == 1 ? ldexp(0x1.fffffep0, exponent) : s;
             if (s > (double)FLT_MAX)
                 continue;
-            check_bound(row, s, 4);
-            check_bound(row, s, 8);
+            for (size_t t = 0; qp_code_types[t]; t++)
+                check_bound(row, s, qp_code_types[t]);
         }
     }
 }

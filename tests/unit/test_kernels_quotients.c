@@ -29,7 +29,7 @@ static void run_batch_as(const struct qp_tile *tile, const int32_t *zero,
                          const struct qp_code_rule *rule)
 {
     static uint8_t codes[COUNT(batch.x)];
-    batch.row->quantize(tile, batch.x, rule, batch.scale, zero, codes);
+    quantizer_of(batch.row)->quantize(tile, batch.x, rule, batch.scale, zero, codes);
     for (size_t i = 0; i < batch.n; i++) {
         if (codes[i] != batch.expected[i])
             fail_msg("%s: %a / %a: expected %d, found %d", qplan_isa_name(batch.row->isa),
@@ -41,7 +41,7 @@ static void run_batch_as(const struct qp_tile *tile, const int32_t *zero,
 static void run_batch(void)
 {
     static int32_t zero[COUNT(batch.x)];
-    struct qp_code_rule rule = RULE(0, 255, true, false, QPLAN_F32);
+    struct qp_code_rule rule = rule_of(QPLAN_UINT8, true);
     const struct qp_tile columns = {1, batch.n, 1, 1, 0}, rows = {batch.n, 1, 1, 1, 0};
     for (int sign = 0; sign < 2; sign++) {
         for (int bounded = 0; bounded < 2; bounded++) {
