@@ -36,8 +36,9 @@ struct qp_sums {
  * What the caller of sums wants to know: the largest error only if it is above the floor, and
  * whether all keep to bounds. Elements come in runs of `width`, of which the first lacks its first
  * `skip` elements, and the last may be cut; width, skip < width and n are multiples of 16. For the
- * elements of a run k the bound is bound[k], and y is 0 or at least step[k] in size, a number of
- * working precision. With a width of 0 there are no bounds, and nothing is within them.
+ * elements of a run k the bound is bound[k], and y is 0 or at least as large as step[k], a number
+ * of working precision whose sign does not matter. With a width of 0 there are no bounds, and
+ * nothing is within them.
  */
 struct qp_sums_wish {
     double floor;
@@ -86,8 +87,8 @@ struct qp_work_kernels {
 
     /*
      * The errors that verification allows in n sets of these scales, with codes of this type:
-     * scale * (reach + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale that
-     * is none: not finite, or not above 0.
+     * |scale| * (reach + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale
+     * that is none: 0, or not finite.
      */
     void (*bounds)(size_t n, const void *scale, const struct qp_code_type *type, double *out);
 };
@@ -95,7 +96,10 @@ struct qp_work_kernels {
 /* The best kernels for a dtype at a level, QPLAN_ISA_BEST for what the CPU has. */
 const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum qplan_isa isa);
 
-/* What lies between the values of one float dtype and codes of one kind. */
+/*
+ * What lies between the values of one float dtype and codes of one kind. Scales that are given have
+ * either sign.
+ */
 struct qp_quantizer {
     enum qplan_dtype dtype;
     enum qp_code_kind kind;

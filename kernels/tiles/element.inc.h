@@ -48,7 +48,10 @@ static inline uint8_t NAME(code)(WORK x, WORK scale, int32_t zero, WORK least, W
     return (uint8_t)(STEPS(t) + zero);
 }
 
-/* The ends of what a set can represent, and the error that is allowed in between. */
+/*
+ * The ends of what a set can represent, and the error that is allowed in between. With a scale
+ * below 0 the least code stands for the most.
+ */
 struct NAME(ends) {
     WORK least, most;
     double bound;
@@ -57,7 +60,9 @@ struct NAME(ends) {
 static inline struct NAME(ends)
     NAME(ends_of)(const struct qp_code_rule *rule, WORK scale, int32_t zero, double bound)
 {
-    WORK least = scale * (WORK)(rule->q_min - zero), most = scale * (WORK)(rule->q_max - zero);
+    const WORK first = scale * (WORK)(rule->q_min - zero),
+               last = scale * (WORK)(rule->q_max - zero);
+    const WORK least = scale < 0 ? last : first, most = scale < 0 ? first : last;
     return (struct NAME(ends)){least < -WORK_MAX ? -WORK_MAX : least,
                                most > WORK_MAX ? WORK_MAX : most, bound};
 }

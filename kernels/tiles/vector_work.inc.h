@@ -36,7 +36,8 @@ static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, 
     int usual = 1;
     int32_t zeros = 0;
     for (size_t i = 0; i < n; i++) { /* without a branch, so that vectors can do it */
-        usual &= (scale[i] >= SCALE_LEAST) & (scale[i] <= SCALE_MOST);
+        const float size = fabsf(scale[i]);
+        usual &= (size >= SCALE_LEAST) & (size <= SCALE_MOST);
         zeros |= zero[i];
     }
     if (!usual)
@@ -51,6 +52,7 @@ static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, 
 
 struct few_sets {
     float s[FEW_SETS], hi[FEW_SETS], lo[FEW_SETS];
+    float most[FEW_SETS];    /* 512 steps, above 0 */
     int32_t above[FEW_SETS]; /* zero point less the least code */
 };
 
@@ -70,22 +72,31 @@ static void few_sets_of(const struct qp_code_rule *rule, const float *scale, con
         const vf s = v_load(few->s + i), hi = v_div(v_set(1), s);
         v_store(few->hi + i, hi);
         v_store(few->lo + i, v_div(v_left(s, hi), s));
+        v_store(few->most + i, v_mul(v_set(512), v_abs(s)));
     }
 }
 
 struct v_scale {
-    vf s, hi, lo;
+    vf s, hi, lo, most;
 };
 
 static inline struct v_scale v_scale_of(const struct few_sets *few, size_t k)
 {
-    return (struct v_scale){v_set(few->s[k]), v_set(few->hi[k]), v_set(few->lo[k])};
+    return (struct v_scale){v_set(few->s[k]), v_set(few->hi[k]), v_set(few->lo[k]),
+                            v_set(few->most[k])};
+}
+
+/* The scales of V_LANES sets from k on. */
+static inline struct v_scale v_scales_at(const struct few_sets *few, size_t k)
+{
+    return (struct v_scale){v_load(few->s + k), v_load(few->hi + k), v_load(few->lo + k),
+                            v_load(few->most + k)};
 }
 
 /* Quotients within 512, or NaN. way is a constant where this is called. */
 static inline vf v_quotient(vf x, const struct v_scale *scale, enum v_way way)
 {
-    const vf most = way == V_DIVIDE ? v_set(512) : v_mul(v_set(512), scale->s);
+    const vf most = way == V_DIVIDE ? v_set(512) : scale->most;
     const vf q = way == V_DIVIDE ? v_div(x, scale->s) : x;
     const vf clamped = way >= V_BOUNDED ? q : v_min(most, v_max(v_sub(v_set(0), most), q));
     return way == V_DIVIDE ? clamped : v_times(clamped, scale->hi, scale->lo);

@@ -142,9 +142,9 @@ static inline void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, 
 }
 
 /*
- * s * reach + s * 2^k + 2^-149 with every rounding known: products are exact, and each sum is of a
- * larger and a smaller positive term, so what it lost is exactly larger - sum + smaller, and the
- * result is raised if that is > 0.
+ * |s| * reach + |s| * 2^k + 2^-149 with every rounding known: products are exact, and each sum is
+ * of a larger and a smaller positive term, so what it lost is exactly larger - sum + smaller, and
+ * the result is raised if that is > 0.
  */
 static inline void NAME(bounds)(size_t n, const void *scale, const struct qp_code_type *type,
                                 double *out)
@@ -152,7 +152,8 @@ static inline void NAME(bounds)(size_t n, const void *scale, const struct qp_cod
     const double share = ldexp(1.0, type->bits - BOUND_SHIFT), tiny = 0x1p-149;
     const double reach = type->reach;
     for (size_t i = 0; i < n; i++) {
-        const double s = (double)((const WORK *)scale)[i], most = s * reach, slack = s * share;
+        const double s = fabs((double)((const WORK *)scale)[i]);
+        const double most = s * reach, slack = s * share;
         const double first = most + slack, first_lost = most - first + slack;
         const double sum = first + tiny, sum_lost = first - sum + tiny;
         const double up = first_lost + sum_lost > 0 ? next_up(sum) : sum;

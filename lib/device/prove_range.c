@@ -60,17 +60,19 @@ static const struct vector vectors[] = {
  */
 
 /* Scales that are hard; what is written has one of the first, what is measured may have any. */
-static const double hard[] = {1, 0x1p-126, 0x1p-149, 65504, 0x1.fffffep127, 0, -1, NAN, INFINITY};
+static const double hard[] = {1, 0x1p-126, 0x1p-149, 65504, 0x1.fffffep127, 0, NAN, INFINITY};
 #define USABLE 5
 #define ANY    (sizeof hard / sizeof hard[0])
 
-/* A scale: mostly near a power that all share, so that a value can be near a code. */
+/* A scale: mostly near a power that all share, so that a value can be near a code. Of either sign.
+ */
 static double scale_at(uint32_t *state, size_t n_hard)
 {
     const uint32_t random = qp_proof_random(state);
+    const double sign = random >> 7 & 1 ? -1 : 1;
     if (n_hard && random % 4 == 0)
-        return hard[random / 4 % n_hard];
-    return 0x1p-6 * (1 + (double)(random >> 8) * 0x1p-24);
+        return sign * hard[random / 4 % n_hard];
+    return sign * 0x1p-6 * (1 + (double)(random >> 8) * 0x1p-24);
 }
 
 static void fill_params(const struct qp_flat_bench *b, const struct qp_flat_work *work,

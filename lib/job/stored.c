@@ -44,3 +44,14 @@ enum qplan_status qp_read_params(const struct qp_st *st, const struct qp_native_
     QP_TRY(read_scales(st, tensor, work, set, n, window, err));
     return qp_read_zeros(st, tensor, set, n, window, err);
 }
+
+void qp_stored_bounds(const struct qp_work_kernels *work, size_t n, const void *scale,
+                      const struct qp_code_type *type, double *bound)
+{
+    const bool is_f64 = work->work == QPLAN_F64;
+    work->bounds(n, scale, type, bound);
+    for (size_t i = 0; i < n; i++) {
+        if (is_f64 ? ((const double *)scale)[i] < 0 : ((const float *)scale)[i] < 0)
+            bound[i] = -1;
+    }
+}

@@ -160,10 +160,11 @@ static void fill_params(const struct bench *b, const struct qp_flat_work *work)
     const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
     const size_t n = (size_t)(work->window.n + work->window.more);
     for (size_t i = 0; i < n; i++) {
+        const double scale = (i % 2 ? -0.25 : 0.25) * (double)(1 + i % 3);
         if (work->dtype == QPLAN_F64)
-            ((double *)b->scale)[i] = 0.25 * (double)(1 + i % 3);
+            ((double *)b->scale)[i] = scale;
         else
-            ((float *)b->scale)[i] = 0.25f * (float)(1 + i % 3);
+            ((float *)b->scale)[i] = (float)scale;
         b->zero[i] = (int32_t)(i % 5);
     }
     k->bounds(n, b->scale, work->rule.type, b->bound);

@@ -115,17 +115,17 @@ static void release(struct data *d)
     free(d->bound);
 }
 
-/* usable: what dequantize lets pass; others may be anything, for verify tells of them. */
+/* usable: numbers of either sign; others may be anything, for verify tells of them. */
 static void fill_params(const struct data *d, const struct qp_flat_work *work, bool usable)
 {
     const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
     const size_t n = (size_t)(work->window.n + work->window.more);
     for (size_t i = 0; i < n; i++) {
-        uint32_t word = (uint32_t)random_bits(&seed) & (usable ? 0x7f7fffffu : 0xffffffffu);
+        uint32_t word = (uint32_t)random_bits(&seed) & (usable ? 0xff7fffffu : 0xffffffffu);
         float scale;
         memcpy(&scale, &word, sizeof scale);
         scale = usable && scale == 0 ? 1 : scale;
-        scale = below(2) ? 0.125f * (float)(1 + below(7)) : scale;
+        scale = below(2) ? 0.125f * (float)(1 + below(7)) * (below(2) ? 1 : -1) : scale;
         if (k->work == QPLAN_F64)
             ((double *)d->scale)[i] = (double)scale;
         else

@@ -113,14 +113,15 @@ static inline int32_t pick_zero(const struct qp_code_rule *rule, uint64_t *seed)
     return rule->q_min + (int32_t)random_below(seed, (uint64_t)(rule->q_max - rule->q_min + 1));
 }
 
-/* A scale of f32; if not mild at times the least normal one or close to the largest. */
+/* A scale of f32 and either sign; if not mild at times the least normal one or near the largest. */
 static inline double pick_scale(bool mild, uint64_t *seed)
 {
     static const double special[] = {0x1p-126, 1, 0x1.fffffep127, 0x1p-14, 65504, 0x1.010102p-6};
+    const double sign = random_below(seed, 2) ? -1 : 1;
     if (!mild && random_below(seed, 8) == 0)
-        return special[random_below(seed, COUNT(special))];
+        return sign * special[random_below(seed, COUNT(special))];
     int exponent = (int)random_below(seed, 40) - 20;
-    return (double)(float)ldexp(1.5 + random_signed(seed) / 2, exponent);
+    return sign * (double)(float)ldexp(1.5 + random_signed(seed) / 2, exponent);
 }
 
 /* ---- Source values --------------------------------------------------------------------------- */
@@ -341,7 +342,7 @@ static inline int32_t code_of(double x, double scale, int32_t zero, const struct
     if (isnan(x))
         return zero;
     if (isinf(x))
-        return x > 0 ? rule->q_max : rule->q_min;
+        return (x > 0) == (scale > 0) ? rule->q_max : rule->q_min;
     int32_t code = divide_to_integer(x, scale, precision) + zero;
     return code < rule->q_min ? rule->q_min : code > rule->q_max ? rule->q_max : code;
 }

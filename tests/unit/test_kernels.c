@@ -122,7 +122,8 @@ static void quantize_bounded(const struct qp_source_kernels *row, const struct q
     void *scale = place(&arrays.scale, n_sets * row->work_bytes);
     int32_t *zero = place(&arrays.zero, n_sets * sizeof *zero);
     for (size_t i = 0; i < n_sets; i++) { /* in the range of every source type */
-        set_work(row, scale, i, (double)(float)ldexp(1.5 + random_signed(seed) / 2, -7));
+        const double sign = random_below(seed, 2) ? -1 : 1;
+        set_work(row, scale, i, sign * (double)(float)ldexp(1.5 + random_signed(seed) / 2, -7));
         zero[i] = pick_zero(&rule, seed);
     }
     for (size_t i = 0; i < n; i++) {
@@ -208,8 +209,10 @@ static void quantize_ties(const struct qp_source_kernels *row)
 {
     struct qp_code_rule rule;
     for (size_t r = 0; rule_at(r, &rule); r++) {
-        for (size_t s = 0; s < COUNT(hard_scales); s++)
+        for (size_t s = 0; s < COUNT(hard_scales); s++) {
             quantize_ties_of(row, &rule, hard_scales[s]);
+            quantize_ties_of(row, &rule, -hard_scales[s]);
+        }
     }
 }
 
@@ -232,7 +235,9 @@ static void quantize_patterns(const struct qp_source_kernels *row)
             memcpy(src + i * row->elem_bytes, &bits, row->elem_bytes);
         }
         check_values(row, src, 65536, &int8, hard_scales[s], 0);
+        check_values(row, src, 65536, &int8, -hard_scales[s], 0);
         check_values(row, src, 65536, &uint4, hard_scales[s], 3);
+        check_values(row, src, 65536, &uint4, -hard_scales[s], 3);
     }
 }
 
@@ -242,23 +247,27 @@ static void all_patterns_of_16_bits_have_the_code_of_the_contract(void **state)
     for_each_row(quantize_patterns);
 }
 
-/* Scale 1, zero point 1, codes -2 .. 3: written out by hand. */
+/* Scales 1 and -1, zero point 1, codes -2 .. 3: written out by hand. */
 static void quantize_goldens(const struct qp_source_kernels *row)
 {
     struct qp_code_rule rule = rule_of(QPLAN_INT8, true);
     static const double x[] = {-4.5, -3.5, -3, -2.5, -0.5, 0.5, 1.5, 2, 2.5, 2.515625};
-    static const int8_t expected[] = {-2, -2, -2, -1, 1, 1, 3, 3, 3, 3};
+    static const int8_t expected[][COUNT(x)] = {{-2, -2, -2, -1, 1, 1, 3, 3, 3, 3},
+                                                {3, 3, 3, 3, 1, 1, -1, -1, -1, -2}};
     struct qp_tile tile = flat_tile(COUNT(x));
     double scale;
     int32_t zero = 1;
     int8_t codes[COUNT(x)];
     rule.q_min = -2;
     rule.q_max = 3;
-    set_work(row, &scale, 0, 1);
     for (size_t i = 0; i < COUNT(x); i++)
         put_source(row, arrays.src.begin, i, x[i], 0);
-    quantizer_of(row)->quantize(&tile, arrays.src.begin, &rule, &scale, &zero, (uint8_t *)codes);
-    assert_memory_equal(codes, expected, sizeof codes);
+    for (size_t s = 0; s < COUNT(expected); s++) {
+        set_work(row, &scale, 0, s == 0 ? 1 : -1);
+        quantizer_of(row)->quantize(&tile, arrays.src.begin, &rule, &scale, &zero,
+                                    (uint8_t *)codes);
+        assert_memory_equal(codes, expected[s], sizeof codes);
+    }
 }
 
 static void the_zero_point_is_added_after_rounding(void **state)
@@ -399,7 +408,7 @@ static void dequantize_tile(const struct qp_source_kernels *row, const struct qp
         int32_t code = rule->type->is_signed ? (int8_t)codes[i] : codes[i];
         double expected = decoded(row, get_work(row, scale, set), code - zero[set]);
         double found = get_work(row, y, i);
-        if (found != expected)
+        if (memcmp(&found, &expected, sizeof found) != 0) /* the sign of 0 included */
             fail_at(row, tile, i, expected, found);
     }
 }

@@ -33,9 +33,9 @@ static void plain_check(const struct qp_source_kernels *row, const struct qp_til
         size_t set = set_of(tile, i);
         double s = get_work(row, scale, set), x = source_value(row, src, i);
         double value = get_work(row, y, i);
-        double least = decoded(row, s, rule->q_min - zero[set]);
-        double most = decoded(row, s, rule->q_max - zero[set]);
-        enum verdict verdict = judge(x, value, least, most, bound[set]);
+        double first = decoded(row, s, rule->q_min - zero[set]);
+        double last = decoded(row, s, rule->q_max - zero[set]);
+        enum verdict verdict = judge(x, value, fmin(first, last), fmax(first, last), bound[set]);
         result->nonfinite += isfinite(x) ? 0 : 1;
         if (verdict == OFFENDS && result->offences++ == 0)
             result->first_offence = i;
@@ -127,10 +127,10 @@ static void offences_and_clips_are_counted_and_found_by_every_kernel(void **stat
     for_each_row(check_tiles);
 }
 
-/* A scale from a damaged file, which decodes to values that are no numbers. */
+/* A scale from a damaged file, which decodes to nothing that could be right. */
 static void check_no_number(const struct qp_source_kernels *row)
 {
-    static const double scales[] = {NAN, -1};
+    static const double scales[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
     const struct qp_code_rule rule = rule_of(QPLAN_INT8, false);
     struct qp_tile tile = flat_tile(40);
     for (size_t s = 0; s < COUNT(scales); s++) {
@@ -283,10 +283,14 @@ static double random_place(uint64_t *seed, enum reach reach)
     }
 }
 
-/* Every other step is a power of two: half of it then has twice the bits below it that it has. */
+/*
+ * Every other step is a power of two: half of it then has twice the bits below it that it has. It
+ * comes with the sign of a scale.
+ */
 static double random_step(uint64_t *seed, size_t run)
 {
-    return (run % 2 ? 1 : 1.5 + random_signed(seed) / 2) * ldexp(1, (int)(run % 13) - 10);
+    const double step = (run % 2 ? 1 : 1.5 + random_signed(seed) / 2);
+    return step * ldexp(random_below(seed, 2) ? -1 : 1, (int)(run % 13) - 10);
 }
 
 /* A bound is a little more than what its run needs. */
@@ -423,8 +427,8 @@ static void sums_of_values_that_cancel_are_the_same_bits(void **state)
 /* ---- bound ----------------------------------------------------------------------------------- */
 
 /*
- * Whether candidate is above, at or below s * reach + s * 2^k + 2^-149, exactly: s has 24 bits and
- * the reach of a linear type one, so every difference here fits 64 bits.
+ * Whether candidate is above, at or below s * reach + s * 2^k + 2^-149, exactly: s > 0 has 24 bits
+ * and the reach of a linear type one, so every difference here fits 64 bits.
  */
 static int compare_bound(double candidate, double s, double reach, int k)
 {
@@ -441,6 +445,7 @@ static void check_bound(const struct qp_source_kernels *row, double s,
     set_work(row, &work, 0, s);
     row->work->bounds(1, &work, type, &bound);
     double lower = nextafter(nextafter(bound, 0), 0);
+    s = fabs(s);
     if (compare_bound(bound, s, type->reach, k) < 0 || compare_bound(lower, s, type->reach, k) > 0)
         fail_msg("the bound of scale %a with %s is %a", s, type->name, bound);
 }
@@ -454,8 +459,10 @@ static void check_bounds(const struct qp_source_kernels *row)
             s = i == 0 ? ldexp(1, exponent) : i == 1 ? ldexp(0x1.fffffep0, exponent) : s;
             if (s > (double)FLT_MAX)
                 continue;
-            for (size_t t = 0; qp_code_types[t]; t++)
+            for (size_t t = 0; qp_code_types[t]; t++) {
                 check_bound(row, s, qp_code_types[t]);
+                check_bound(row, -s, qp_code_types[t]);
+            }
         }
     }
 }
