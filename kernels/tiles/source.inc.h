@@ -157,27 +157,14 @@ static bool NAME(all_within)(const unsigned char *src, const WORK *y, size_t n, 
 }
 
 static void NAME(check_set)(const unsigned char *src, const WORK *y, size_t at, size_t n,
-                            const struct NAME(ends) * ends, struct qp_check *result)
+                            const struct NAME(sets) * sets, size_t set, struct qp_check *result)
 {
-    const WORK limit = LIMIT(ends->bound);
+    const WORK limit = LIMIT(sets->bound[set]);
     for (size_t i = at, next; i < at + n; i = next) {
         next = after_together(i, at + n);
         if (!NAME(all_within)(src + i * ELEM_BYTES, y + i, next - i, limit))
-            NAME(check_run)(src, y, i, next, ends, result);
+            NAME(check_run)(src, y, i, next, sets, set, result);
     }
-}
-
-/* What a check knows of all sets. */
-struct NAME(sets) {
-    const struct qp_code_rule *rule;
-    const WORK *scale;
-    const int32_t *zero;
-    const double *bound;
-};
-
-static inline struct NAME(ends) NAME(ends_in)(const struct NAME(sets) * sets, size_t i)
-{
-    return NAME(ends_of)(sets->rule, sets->scale[i], sets->zero[i], sets->bound[i]);
 }
 
 /* The same of columns that are sets of their own. */
@@ -200,10 +187,8 @@ static void NAME(check_columns)(const unsigned char *src, const WORK *y, size_t 
         if (NAME(columns_within)(src + (at + i) * ELEM_BYTES, y + at + i, next - i,
                                  sets->bound + first + i))
             continue;
-        for (size_t k = i; k < next; k++) {
-            const struct NAME(ends) ends = NAME(ends_in)(sets, first + k);
-            NAME(check_run)(src, y, at + k, at + k + 1, &ends, result);
-        }
+        for (size_t k = i; k < next; k++)
+            NAME(check_run)(src, y, at + k, at + k + 1, sets, first + k, result);
     }
 }
 
@@ -214,10 +199,8 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
     const struct NAME(sets) sets = {rule, scale, zero, bound};
     *result = (struct qp_check){0};
     if (tile->col_width > 1) {
-        FOR_EACH_RUN (tile, run) {
-            const struct NAME(ends) ends = NAME(ends_in)(&sets, run.set);
-            NAME(check_set)(src, y, run.at, run.n, &ends, result);
-        }
+        FOR_EACH_RUN (tile, run)
+            NAME(check_set)(src, y, run.at, run.n, &sets, run.set, result);
         return;
     }
     for (size_t row = 0; row < tile->rows; row++) {

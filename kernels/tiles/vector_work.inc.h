@@ -11,14 +11,6 @@ static inline vf v_sure_limits(const double *bounds)
     return v_where_between(v_set(LIMIT_LEAST), limit, v_set(LIMIT_MOST), v_set(-1.0f));
 }
 
-/* What a check knows of all sets. */
-struct check_sets {
-    const struct qp_code_rule *rule;
-    const float *scale;
-    const int32_t *zero;
-    const double *bound;
-};
-
 /*
  * How quotients are made. Where no scale is very small or very large, by multiplying with 1 / s in
  * two parts; kernels/README.md shows that no code differs. Elements that may be anything are
@@ -51,7 +43,8 @@ static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, 
 #define FEW_SETS 256
 
 struct few_sets {
-    float s[FEW_SETS], hi[FEW_SETS], lo[FEW_SETS];
+    _Alignas(64) float s[FEW_SETS]; /* no vector lies in two lines of the cache, here or below */
+    float hi[FEW_SETS], lo[FEW_SETS];
     float most[FEW_SETS];    /* 512 steps, above 0 */
     int32_t above[FEW_SETS]; /* zero point less the least code */
 };

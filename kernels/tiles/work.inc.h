@@ -8,9 +8,8 @@
 /* ---- params ---------------------------------------------------------------------------------- */
 
 /* Infinity when the scale does not fit its dtype. */
-static inline WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
+static inline WORK NAME(stored_scale)(WORK scale, const struct scale_row *row)
 {
-    const struct scale_row *row = scale_row(dtype);
     if (!((double)scale <= row->largest))
         return (WORK)INFINITY;
     /* Up, never to nearest: with a smaller scale the largest value would lie outside the codes. */
@@ -21,15 +20,17 @@ static inline WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
 static inline size_t NAME(params)(const struct qp_code_rule *rule, size_t n, const void *lo_,
                                   const void *hi_, void *scale_, int32_t *zero)
 {
+    const struct scale_row *row = scale_row(rule->scale_dtype);
+    const bool asymmetric = rule->asymmetric, is_signed = rule->type->is_signed;
+    const int32_t q_min = rule->q_min, q_max = rule->q_max;
     const WORK *lo = lo_, *hi = hi_;
     WORK *scale = scale_;
     for (size_t i = 0; i < n; i++) {
-        WORK exact = SCALE_OF(lo[i], hi[i], rule->q_min, rule->q_max, rule->asymmetric);
-        scale[i] = NAME(stored_scale)(exact, rule->scale_dtype);
+        WORK exact = SCALE_OF(lo[i], hi[i], q_min, q_max, asymmetric);
+        scale[i] = NAME(stored_scale)(exact, row);
         if (!(scale[i] <= WORK_MAX))
             return i;
-        zero[i] = ZERO_OF(lo[i], hi[i], scale[i], rule->q_min, rule->q_max, rule->asymmetric,
-                          rule->type->is_signed);
+        zero[i] = ZERO_OF(lo[i], hi[i], scale[i], q_min, q_max, asymmetric, is_signed);
     }
     return n;
 }

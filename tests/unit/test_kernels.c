@@ -195,7 +195,8 @@ static const double hard_scales[] = {
 static void quantize_ties_of(const struct qp_source_kernels *row, const struct qp_code_rule *rule,
                              double scale)
 {
-    int32_t zero = rule->asymmetric ? rule->q_min + 5 : rule->type->is_signed ? 0 : rule->q_max / 2;
+    const int32_t third = rule->q_min + (rule->q_max - rule->q_min) / 3;
+    const int32_t zero = rule->asymmetric ? third : rule->type->is_signed ? 0 : rule->q_max / 2;
     void *src = arrays.src.begin;
     size_t n = 0;
     for (int32_t steps = rule->q_min - zero - 2; steps <= rule->q_max - zero + 2; steps++) {

@@ -162,7 +162,7 @@ static int32_t plain_zero(const struct qp_source_kernels *row, const struct qp_c
                           double lo, double hi, double scale)
 {
     if (!rule->asymmetric)
-        return rule->type->is_signed ? 0 : rule->q_max == 15 ? 8 : 128;
+        return rule->type->is_signed ? 0 : (rule->q_max + 1) / 2;
     if (lo == hi)
         return 0;
     int32_t zero = rule->q_min - divide_to_integer(lo, scale, precision_of(row));
