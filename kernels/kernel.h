@@ -148,8 +148,8 @@ struct qp_code_kernels {
     void (*pack4)(const uint8_t *codes, size_t n, uint8_t *packed);
 
     /*
-     * And back, sign-extended to a byte; the spare nibble of an odd row is not looked at. codes may
-     * overlap packed if no code is written over a byte that is not yet read.
+     * Packed codes to bytes, sign-extended; the spare nibble of an odd row is not looked at. codes
+     * may overlap packed if no code is written over a byte that is not yet read.
      */
     void (*unpack4)(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes);
 };

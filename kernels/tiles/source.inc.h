@@ -55,7 +55,7 @@ static uint64_t NAME(range_of_column)(const unsigned char *src, size_t rows, siz
     return others;
 }
 
-/* n <= TOGETHER of them. */
+/* n <= TOGETHER columns that are sets of their own. */
 static uint64_t NAME(range_of_columns)(const unsigned char *src, size_t rows, size_t stride,
                                        size_t n, WORK *lo, WORK *hi)
 {
@@ -167,7 +167,7 @@ static void NAME(check_set)(const unsigned char *src, const WORK *y, size_t at, 
     }
 }
 
-/* The same of columns that are sets of their own. */
+/* Whether n columns that are sets of their own surely fit. */
 static bool NAME(columns_within)(const unsigned char *src, const WORK *y, size_t n,
                                  const double *bound)
 {
@@ -177,7 +177,7 @@ static bool NAME(columns_within)(const unsigned char *src, const WORK *y, size_t
     return !outside;
 }
 
-/* A row of them; first is the set of its first one. */
+/* Judges a row of n columns that are sets of their own, from the set `first` on. */
 static void NAME(check_columns)(const unsigned char *src, const WORK *y, size_t at, size_t n,
                                 const struct NAME(sets) * sets, size_t first,
                                 struct qp_check *result)

@@ -40,7 +40,7 @@ static void NAME(check_long)(const unsigned char *src, const float *y, size_t at
         NAME(check_run)(src, y, i, at + n, sets, set, result);
 }
 
-/* The same for a row of columns that are sets of their own; first is the set of its first one. */
+/* Judges a row of n columns that are sets of their own, from the set `first` on. */
 static void NAME(check_columns)(const unsigned char *src, const float *y, size_t at, size_t n,
                                 size_t first, const struct NAME(sets) * sets,
                                 struct qp_check *result)

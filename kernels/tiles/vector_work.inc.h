@@ -160,7 +160,7 @@ static __attribute__((noinline)) void add_exact_chunk(struct v_sum_lanes *to, co
     *to = sum;
 }
 
-/* The same of elements x and what they decode to. */
+/* Adds n elements x beside what they decode to, where errors are not exact in f32. */
 static __attribute__((noinline)) void add_any_chunk(struct v_sum_lanes *to, const float *y,
                                                     const float *x, size_t n)
 {
@@ -246,7 +246,7 @@ static inline void dequantize_even(const uint8_t *codes, size_t n, size_t width,
     }
 }
 
-/* The same for columns that are sets of their own. */
+/* Decoded values of a row of n columns that are sets of their own. */
 static void dequantize_columns(const uint8_t *codes, size_t n, int is_signed, const float *scale,
                                const int32_t *zero, float *y)
 {
