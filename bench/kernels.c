@@ -58,6 +58,7 @@ static double now(void)
 
 struct bench {
     const struct qp_source_kernels *k;
+    const struct qp_quantizer *q;
     const struct qp_code_kernels *code;
     struct qp_tile tile;
     struct data *d;
@@ -81,15 +82,15 @@ static void run_merge(struct bench *b)
 
 static void run_params(struct bench *b)
 {
-    (void)b->k->work->params(&b->rule, qp_tile_sets(&b->tile), b->d->lo, b->d->hi, b->d->scale,
-                             b->d->zero);
+    (void)b->q->params(&b->rule, qp_tile_sets(&b->tile), b->d->lo, b->d->hi, b->d->scale,
+                       b->d->zero);
 }
 
 static void quantize(struct bench *b, bool bounded)
 {
     struct qp_code_rule rule = b->rule;
     rule.bounded = bounded;
-    b->k->quantize(&b->tile, b->d->src, &rule, b->d->scale, b->d->zero, b->d->codes);
+    b->q->quantize(&b->tile, b->d->src, &rule, b->d->scale, b->d->zero, b->d->codes);
 }
 
 static void run_quantize(struct bench *b)
@@ -104,7 +105,7 @@ static void run_quantize_any(struct bench *b)
 
 static void run_dequantize(struct bench *b)
 {
-    b->k->work->dequantize(&b->tile, b->d->codes, true, b->d->scale, b->d->zero, b->d->y);
+    b->q->dequantize(&b->tile, b->d->codes, &b->rule, b->d->scale, b->d->zero, b->d->y);
 }
 
 static void run_store(struct bench *b)
@@ -119,13 +120,13 @@ static void run_load(struct bench *b)
 
 static void run_bounds(struct bench *b)
 {
-    b->k->work->bounds(qp_tile_sets(&b->tile), b->d->scale, 8, b->d->bound);
+    b->k->work->bounds(qp_tile_sets(&b->tile), b->d->scale, b->rule.type, b->d->bound);
 }
 
 static void run_check(struct bench *b)
 {
     struct qp_check check;
-    b->k->check(&b->tile, b->d->src, b->d->y, &b->rule, b->d->scale, b->d->zero, b->d->bound,
+    b->q->check(&b->tile, b->d->src, b->d->y, &b->rule, b->d->scale, b->d->zero, b->d->bound,
                 &check);
 }
 
@@ -307,9 +308,13 @@ static void bench_source(const struct qp_source_kernels *k, struct data *d,
 {
     double rates[N_SOURCE][N_GEOMETRIES], best[N_SOURCE], fastest = 0;
     const char *names[N_GEOMETRIES];
+    const struct qplan_scheme scheme = {.dtype = QPLAN_INT8, .scale_dtype = QPLAN_F32};
     for (size_t g = 0; g < N_GEOMETRIES; g++) {
         const struct geometry *geometry = &geometries[g];
-        struct bench b = {.k = k, .d = d, .rule = {-128, 127, false, true, QPLAN_F32, true}};
+        struct bench b = {.k = k,
+                          .q = qp_quantizer(k->dtype, QP_CODES_LINEAR, k->isa),
+                          .d = d,
+                          .rule = qp_code_rule(&scheme)};
         size_t band = geometry->band_rows ? geometry->band_rows : options->rows;
         b.tile = (struct qp_tile){options->rows, COLS, band, geometry->col_width, 0};
         fill(&b);

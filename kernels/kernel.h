@@ -11,23 +11,8 @@
 #ifndef QP_KERNEL_H
 #define QP_KERNEL_H
 
+#include "kernels/codes/code.h"
 #include "lib/model/sets.h"
-
-/* How codes are made from a range. */
-struct qp_code_rule {
-    int32_t q_min, q_max;
-    bool asymmetric;
-    bool is_signed;               /* int8, int4 */
-    enum qplan_dtype scale_dtype; /* what the scale is rounded up to */
-    /*
-     * For quantize: the caller knows every value to be finite and no quotient to pass 512 in size,
-     * because the scale was made from these very values. It may save a kernel some checks.
-     */
-    bool bounded;
-};
-
-/* The rule that a scheme makes codes by. */
-struct qp_code_rule qp_code_rule(const struct qplan_scheme *scheme);
 
 /* What check finds in a tile. Counts and positions add up over tiles in flat order. */
 struct qp_check {
@@ -51,8 +36,9 @@ struct qp_sums {
  * What the caller of sums wants to know: the largest error only if it is above the floor, and
  * whether all keep to bounds. Elements come in runs of `width`, of which the first lacks its first
  * `skip` elements, and the last may be cut; width, skip < width and n are multiples of 16. For the
- * elements of a run k the bound is bound[k], and y is 0 or at least step[k] in size, a number of
- * working precision. With a width of 0 there are no bounds, and nothing is within them.
+ * elements of a run k the bound is bound[k], and y is 0 or at least as large as step[k], a number
+ * of working precision whose sign does not matter. With a width of 0 there are no bounds, and
+ * nothing is within them.
  */
 struct qp_sums_wish {
     double floor;
@@ -68,7 +54,7 @@ static inline size_t qp_run_end(const struct qp_sums_wish *wish, size_t run, siz
     return end < n ? end : n;
 }
 
-/* The kernels that read one float dtype. */
+/* The kernels that read one float dtype, whatever its codes will be. */
 struct qp_source_kernels {
     enum qplan_dtype dtype;
     enum qplan_isa isa;
@@ -81,18 +67,6 @@ struct qp_source_kernels {
      */
     uint64_t (*range)(const struct qp_tile *tile, const void *src, void *lo, void *hi);
 
-    /* Codes of a tile, one byte each: two's complement, or 0..255. */
-    void (*quantize)(const struct qp_tile *tile, const void *src, const struct qp_code_rule *rule,
-                     const void *scale, const int32_t *zero, uint8_t *codes);
-
-    /*
-     * Compares a tile with its decoded values y, which were made from scale and zero. With a bound
-     * below 0 every element is an offence.
-     */
-    void (*check)(const struct qp_tile *tile, const void *src, const void *y,
-                  const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
-                  const double *bound, struct qp_check *result);
-
     /* The sums of at most QP_BLOCK elements that begin at a multiple of QP_BLOCK. */
     void (*sums)(const void *src, const void *y, size_t n, const struct qp_sums_wish *wish,
                  struct qp_sums *result);
@@ -103,19 +77,8 @@ struct qp_work_kernels {
     enum qplan_dtype work; /* f32 or f64 */
     uint8_t work_bytes;
 
-    /*
-     * Scale and zero point of n sets from their ranges, lo <= 0 <= hi. The scale is rounded up to
-     * its stored dtype. Returns n, or the first set whose scale is too large for that dtype.
-     */
-    size_t (*params)(const struct qp_code_rule *rule, size_t n, const void *lo, const void *hi,
-                     void *scale, int32_t *zero);
-
     /* Widens n ranges by others; exact, so the order does not matter. */
     void (*merge)(size_t n, void *lo, void *hi, const void *other_lo, const void *other_hi);
-
-    /* Decoded values of a tile of codes: scale * (code - zero), clipped to the finite range. */
-    void (*dequantize)(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
-                       const void *scale, const int32_t *zero, void *y);
 
     /* Between working precision and n elements of a float dtype: exact, and rounded half to even.
      */
@@ -123,15 +86,53 @@ struct qp_work_kernels {
     void (*store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst);
 
     /*
-     * The errors that verification allows in n sets of these scales, with codes of so many bits:
-     * scale * (1/2 + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale that is
-     * none: not finite, or not above 0.
+     * The errors that verification allows in n sets of these scales, with codes of this type:
+     * |scale| * (reach + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale
+     * that is none: 0, or not finite.
      */
-    void (*bounds)(size_t n, const void *scale, unsigned bits, double *out);
+    void (*bounds)(size_t n, const void *scale, const struct qp_code_type *type, double *out);
 };
 
 /* The best kernels for a dtype at a level, QPLAN_ISA_BEST for what the CPU has. */
 const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum qplan_isa isa);
+
+/*
+ * What lies between the values of one float dtype and codes of one kind. Scales that are given have
+ * either sign.
+ */
+struct qp_quantizer {
+    enum qplan_dtype dtype;
+    enum qp_code_kind kind;
+    enum qplan_isa isa;
+
+    /*
+     * Scale and zero point of n sets from their ranges, lo <= 0 <= hi. The scale is rounded up to
+     * its stored dtype. Returns n, or the first set whose scale is too large for that dtype.
+     */
+    size_t (*params)(const struct qp_code_rule *rule, size_t n, const void *lo, const void *hi,
+                     void *scale, int32_t *zero);
+
+    /* Codes of a tile, one byte each: two's complement, or 0..255. */
+    void (*quantize)(const struct qp_tile *tile, const void *src, const struct qp_code_rule *rule,
+                     const void *scale, const int32_t *zero, uint8_t *codes);
+
+    /* Decoded values of a tile of codes, clipped to the finite range. */
+    void (*dequantize)(const struct qp_tile *tile, const uint8_t *codes,
+                       const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
+                       void *y);
+
+    /*
+     * Compares a tile with its decoded values y, which were made from scale and zero. With a bound
+     * below 0 every element is an offence.
+     */
+    void (*check)(const struct qp_tile *tile, const void *src, const void *y,
+                  const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
+                  const double *bound, struct qp_check *result);
+};
+
+/* The best quantizer between a dtype and a kind of codes at a level; NULL if there is none. */
+const struct qp_quantizer *qp_quantizer(enum qplan_dtype dtype, enum qp_code_kind kind,
+                                        enum qplan_isa isa);
 
 /* Bytes of an element of a float dtype. */
 size_t qp_float_bytes(enum qplan_dtype dtype);
@@ -147,8 +148,8 @@ struct qp_code_kernels {
     void (*pack4)(const uint8_t *codes, size_t n, uint8_t *packed);
 
     /*
-     * And back, sign-extended to a byte; the spare nibble of an odd row is not looked at. codes may
-     * overlap packed if no code is written over a byte that is not yet read.
+     * Packed codes to bytes, sign-extended; the spare nibble of an odd row is not looked at. codes
+     * may overlap packed if no code is written over a byte that is not yet read.
      */
     void (*unpack4)(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes);
 };

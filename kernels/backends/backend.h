@@ -26,16 +26,15 @@ enum qk_program {
 extern const char *const qk_program_texts[QK_PROGRAM_COUNT];
 
 /*
- * The programs as CUDA takes them: the PTX that is kept in kernels/gpu/ptx, and machine code for
- * the architectures of the build option QPLAN_CUDA_ARCHS, which begins with a zero where there is
- * none.
+ * The programs as CUDA takes them: the PTX that is kept in gpu/ptx, and machine code for the
+ * architectures of the build option QPLAN_CUDA_ARCHS, which begins with a zero where there is none.
  */
 extern const struct qk_cuda_image {
     const char *ptx;
     const unsigned char *sass;
 } qk_cuda_images[QK_PROGRAM_COUNT];
 
-/* The kernels of all of them. */
+/* The kernels of all programs. */
 enum qk_kernel {
 #define QK_ID(name) name##_id,
     QK_KERNELS(QK_ID, QK_ID)

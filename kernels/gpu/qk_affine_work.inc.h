@@ -1,7 +1,7 @@
 /*
  * qk_affine_work.inc.h - parameters of sets, read or made from ranges, and numbers of codes, as a
  * template for one working precision. The specification is kernels/ops/affine.inc.h,
- * kernels/codes/range.h, kernels/tiles/work.inc.h and lib/ops/quant_walk.c; each step here is the
+ * kernels/codes/linear.h, kernels/tiles/work.inc.h and lib/ops/quant_walk.c; each step here is the
  * same single operation.
  *
  * The including file defines IN(op), WORK, WORK_MAX, WHOLE, from which magnitude on WORK has no

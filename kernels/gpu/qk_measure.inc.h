@@ -23,8 +23,9 @@ QK_FN struct NAME(ends)
     qk_u32 set = qk_flat_set(a, i);
     WORK scale = ((const QK_GLOBAL WORK *)(block + a->scale))[set];
     qk_i32 zero = ((const QK_GLOBAL qk_i32 *)(block + a->zero))[set];
-    ends.least = scale * (WORK)(a->q_min - zero);
-    ends.most = scale * (WORK)(a->q_max - zero);
+    WORK first = scale * (WORK)(a->q_min - zero), last = scale * (WORK)(a->q_max - zero);
+    ends.least = scale < 0 ? last : first;
+    ends.most = scale < 0 ? first : last;
     ends.least = ends.least < -WORK_MAX ? -WORK_MAX : ends.least;
     ends.most = ends.most > WORK_MAX ? WORK_MAX : ends.most;
     ends.bound = ((const QK_GLOBAL double *)(block + a->bound))[set];

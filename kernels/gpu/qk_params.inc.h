@@ -1,6 +1,6 @@
 /*
  * qk_params.inc.h - scale and zero point of a set from its range, as a template for one working
- * precision. The specification is kernels/codes/range.h and kernels/tiles/work.inc.h; each step
+ * precision. The specification is kernels/codes/linear.h and kernels/tiles/work.inc.h; each step
  * here is the same single operation.
  *
  * The including file defines IN(op), WORK, WORK_MAX, RNE_SHIFT and TO_F32_UP(x).

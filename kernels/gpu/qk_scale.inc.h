@@ -1,7 +1,7 @@
 /*
  * qk_scale.inc.h - the scale of a set from its range, as a template for one working precision: part
- * of the templates that make parameters. The specification is kernels/codes/range.h; each step here
- * is the same single operation.
+ * of the templates that make parameters. The specification is kernels/codes/linear.h; each step
+ * here is the same single operation.
  *
  * The including file defines IN(op), WORK and WORK_MAX.
  */

@@ -51,13 +51,13 @@ struct qp_sum_kernels {
     /* hi[i], lo[i] += src[i], for n columns. */
     void (*add)(size_t n, const void *src, double *hi, double *lo);
 
-    /* The same for several rows of terms, the first one first. */
+    /* Adds several rows of terms, the first one first. */
     void (*add_rows)(size_t n, size_t n_rows, const void *const *rows, double *hi, double *lo);
 
-    /* The same for the quotients src[i] / divisor, each rounded to f64. */
+    /* Adds the quotients src[i] / divisor, each rounded to f64. */
     void (*add_over)(size_t n, const void *src, double divisor, double *hi, double *lo);
 
-    /* The same for terms of f64 that are made, not stored. */
+    /* Adds terms of f64 that are made, not stored. */
     void (*add_f64)(size_t n, const double *terms, double *hi, double *lo);
 
     /* Divides the value of each sum; one rounding, after which lo is 0. */

@@ -7,7 +7,7 @@
 
 #include "kernels/kernel.h"
 
-#include "kernels/codes/range.h"
+#include "kernels/codes/linear.h"
 #include "kernels/dtypes/bf16/bf16.h"
 #include "kernels/dtypes/f16/f16.h"
 #include "kernels/dtypes/f32/f32.h"

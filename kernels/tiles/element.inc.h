@@ -48,18 +48,32 @@ static inline uint8_t NAME(code)(WORK x, WORK scale, int32_t zero, WORK least, W
     return (uint8_t)(STEPS(t) + zero);
 }
 
-/* The ends of what a set can represent, and the error that is allowed in between. */
+/*
+ * The ends of what a set can represent, and the error that is allowed in between. With a scale
+ * below 0 the least code stands for the most.
+ */
 struct NAME(ends) {
     WORK least, most;
     double bound;
 };
 
-static inline struct NAME(ends)
-    NAME(ends_of)(const struct qp_code_rule *rule, WORK scale, int32_t zero, double bound)
+/* What a check knows of all sets. */
+struct NAME(sets) {
+    const struct qp_code_rule *rule;
+    const WORK *scale;
+    const int32_t *zero;
+    const double *bound;
+};
+
+static inline struct NAME(ends) NAME(ends_of)(const struct NAME(sets) * sets, size_t set)
 {
-    WORK least = scale * (WORK)(rule->q_min - zero), most = scale * (WORK)(rule->q_max - zero);
+    const WORK scale = sets->scale[set];
+    const int32_t zero = sets->zero[set];
+    const WORK first = scale * (WORK)(sets->rule->q_min - zero);
+    const WORK last = scale * (WORK)(sets->rule->q_max - zero);
+    const WORK least = scale < 0 ? last : first, most = scale < 0 ? first : last;
     return (struct NAME(ends)){least < -WORK_MAX ? -WORK_MAX : least,
-                               most > WORK_MAX ? WORK_MAX : most, bound};
+                               most > WORK_MAX ? WORK_MAX : most, sets->bound[set]};
 }
 
 enum NAME(verdict) { NAME(fits), NAME(clips), NAME(offends) };
@@ -86,12 +100,14 @@ static inline enum NAME(verdict)
     return NAME(clips);
 }
 
-/* Judges the elements from .. to of a tile. */
+/* Judges the elements from .. to of a tile, all of one set. */
 static inline void NAME(check_run)(const unsigned char *src, const WORK *y, size_t from, size_t to,
-                                   const struct NAME(ends) * ends, struct qp_check *result)
+                                   const struct NAME(sets) * sets, size_t set,
+                                   struct qp_check *result)
 {
+    const struct NAME(ends) ends = NAME(ends_of)(sets, set);
     for (size_t i = from; i < to; i++) {
-        enum NAME(verdict) verdict = NAME(judge)(NAME(at)(src, i), y[i], ends, result);
+        enum NAME(verdict) verdict = NAME(judge)(NAME(at)(src, i), y[i], &ends, result);
         if (verdict == NAME(offends) && result->offences++ == 0)
             result->first_offence = i;
         if (verdict == NAME(clips) && result->clipped++ == 0)

@@ -11,10 +11,17 @@
 #define ISA QPLAN_ISA_AVX2
 #include "vector_rows.inc.h"
 
-const struct qp_source_kernels *const qp_avx2_rows[] = {
+const struct qp_source_kernels *const qp_avx2_sources[] = {
     &source_from_f32,
     &source_from_f16,
     &source_from_bf16,
+    NULL,
+};
+
+const struct qp_quantizer *const qp_avx2_quantizers[] = {
+    &linear_from_f32,
+    &linear_from_f16,
+    &linear_from_bf16,
     NULL,
 };
 
@@ -39,7 +46,8 @@ const struct qp_code_kernels qp_avx2_codes = {QPLAN_ISA_AVX2, pack4, unpack4};
 
 #else /* another architecture */
 
-const struct qp_source_kernels *const qp_avx2_rows[] = {NULL};
+const struct qp_source_kernels *const qp_avx2_sources[] = {NULL};
+const struct qp_quantizer *const qp_avx2_quantizers[] = {NULL};
 const struct qp_code_kernels qp_avx2_codes = {QPLAN_ISA_AVX2, NULL, NULL};
 
 #endif

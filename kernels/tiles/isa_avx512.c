@@ -12,15 +12,23 @@
 #define ISA QPLAN_ISA_AVX512
 #include "vector_rows.inc.h"
 
-const struct qp_source_kernels *const qp_avx512_rows[] = {
+const struct qp_source_kernels *const qp_avx512_sources[] = {
     &source_from_f32,
     &source_from_f16,
     &source_from_bf16,
     NULL,
 };
 
+const struct qp_quantizer *const qp_avx512_quantizers[] = {
+    &linear_from_f32,
+    &linear_from_f16,
+    &linear_from_bf16,
+    NULL,
+};
+
 #else /* another architecture */
 
-const struct qp_source_kernels *const qp_avx512_rows[] = {NULL};
+const struct qp_source_kernels *const qp_avx512_sources[] = {NULL};
+const struct qp_quantizer *const qp_avx512_quantizers[] = {NULL};
 
 #endif

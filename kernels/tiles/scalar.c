@@ -22,9 +22,7 @@
 static const struct qp_work_kernels work_in_f32 = {
     .work = QPLAN_F32,
     .work_bytes = sizeof(float),
-    .params = params_in_f32,
     .merge = merge_in_f32,
-    .dequantize = dequantize_in_f32,
     .load = load_in_f32,
     .store = store_in_f32,
     .bounds = bounds_in_f32,
@@ -43,9 +41,7 @@ static const struct qp_work_kernels work_in_f32 = {
 static const struct qp_work_kernels work_in_f64 = {
     .work = QPLAN_F64,
     .work_bytes = sizeof(double),
-    .params = params_in_f64,
     .merge = merge_in_f64,
-    .dequantize = dequantize_in_f64,
     .load = load_in_f64,
     .store = store_in_f64,
     .bounds = bounds_in_f64,
@@ -71,7 +67,7 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK_MAX     DBL_MAX
 #define STEPS        qp_steps_f64
 #define LIMIT        sure_limit_f64
-#define WORK_KERNELS work_in_f64
+#define IN(op)       op##_in_f64
 #include "source.inc.h"
 
 #define NAME(op)     op##_from_f32
@@ -87,7 +83,7 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK_MAX     FLT_MAX
 #define STEPS        qp_steps_f32
 #define LIMIT        sure_limit
-#define WORK_KERNELS work_in_f32
+#define IN(op)       op##_in_f32
 #include "source.inc.h"
 
 #define NAME(op)     op##_from_f16
@@ -103,7 +99,7 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK_MAX     FLT_MAX
 #define STEPS        qp_steps_f32
 #define LIMIT        sure_limit
-#define WORK_KERNELS work_in_f32
+#define IN(op)       op##_in_f32
 #include "source.inc.h"
 
 #define NAME(op)     op##_from_bf16
@@ -119,9 +115,13 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK_MAX     FLT_MAX
 #define STEPS        qp_steps_f32
 #define LIMIT        sure_limit
-#define WORK_KERNELS work_in_f32
+#define IN(op)       op##_in_f32
 #include "source.inc.h"
 
-const struct qp_source_kernels *const qp_scalar_rows[] = {
+const struct qp_source_kernels *const qp_scalar_sources[] = {
     &source_from_f64, &source_from_f32, &source_from_f16, &source_from_bf16, NULL,
+};
+
+const struct qp_quantizer *const qp_scalar_quantizers[] = {
+    &linear_from_f64, &linear_from_f32, &linear_from_f16, &linear_from_bf16, NULL,
 };

@@ -369,7 +369,7 @@ static inline vh v_round16(vf a, vf b)
     return vh_narrow(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
 }
 
-/* The same, with `above` added; NaN, which `numbers` are not, counts as 0. */
+/* Rounded quotients with `above` added; NaN, which `numbers` are not, counts as 0. */
 static inline vh v_steps16(vf a, vf b, vh above, int numbers)
 {
     vh q = v_round16(a, b);
@@ -397,7 +397,7 @@ static inline void v_store_codes(uint8_t *codes, const vf q[4], const vh above[2
     v_store_packed(codes, _mm256_add_epi8(_mm256_min_epu8(bytes, ends->steps), ends->least));
 }
 
-/* The same where the codes are signed bytes and every zero point is 0: packing clips both ends. */
+/* Codes that are signed bytes with every zero point 0: packing clips both ends. */
 static inline void v_store_steps(uint8_t *codes, const vf q[4])
 {
     v_store_packed(codes, _mm256_packs_epi16(v_round16(q[0], q[1]), v_round16(q[2], q[3])));

@@ -2,10 +2,10 @@
  * source.inc.h - the kernels that read one float dtype, as a template: the specification.
  *
  * The including file defines what element.inc.h needs; WIDEN(bits), GET(p), UINT and SINT for
- * elements as integers, INF_BITS (of +Inf); LIMIT(bound); SOURCE_DTYPE and WORK_KERNELS. Plain C,
- * one IEEE operation at a time; a faster kernel must give the same bits. Loops have no branches and
- * no calls, so that a compiler makes vectors of them: what is rare is found by such a loop, and
- * then done one by one.
+ * elements as integers, INF_BITS (of +Inf); LIMIT(bound); SOURCE_DTYPE; IN(op) of the working
+ * precision. Plain C, one IEEE operation at a time; a faster kernel must give the same bits. Loops
+ * have no branches and no calls, so that a compiler makes vectors of them: what is rare is found by
+ * such a loop, and then done one by one.
  */
 
 #include "element.inc.h"
@@ -55,7 +55,7 @@ static uint64_t NAME(range_of_column)(const unsigned char *src, size_t rows, siz
     return others;
 }
 
-/* n <= TOGETHER of them. */
+/* n <= TOGETHER columns that are sets of their own. */
 static uint64_t NAME(range_of_columns)(const unsigned char *src, size_t rows, size_t stride,
                                        size_t n, WORK *lo, WORK *hi)
 {
@@ -157,30 +157,17 @@ static bool NAME(all_within)(const unsigned char *src, const WORK *y, size_t n, 
 }
 
 static void NAME(check_set)(const unsigned char *src, const WORK *y, size_t at, size_t n,
-                            const struct NAME(ends) * ends, struct qp_check *result)
+                            const struct NAME(sets) * sets, size_t set, struct qp_check *result)
 {
-    const WORK limit = LIMIT(ends->bound);
+    const WORK limit = LIMIT(sets->bound[set]);
     for (size_t i = at, next; i < at + n; i = next) {
         next = after_together(i, at + n);
         if (!NAME(all_within)(src + i * ELEM_BYTES, y + i, next - i, limit))
-            NAME(check_run)(src, y, i, next, ends, result);
+            NAME(check_run)(src, y, i, next, sets, set, result);
     }
 }
 
-/* What a check knows of all sets. */
-struct NAME(sets) {
-    const struct qp_code_rule *rule;
-    const WORK *scale;
-    const int32_t *zero;
-    const double *bound;
-};
-
-static inline struct NAME(ends) NAME(ends_in)(const struct NAME(sets) * sets, size_t i)
-{
-    return NAME(ends_of)(sets->rule, sets->scale[i], sets->zero[i], sets->bound[i]);
-}
-
-/* The same of columns that are sets of their own. */
+/* Whether n columns that are sets of their own surely fit. */
 static bool NAME(columns_within)(const unsigned char *src, const WORK *y, size_t n,
                                  const double *bound)
 {
@@ -190,7 +177,7 @@ static bool NAME(columns_within)(const unsigned char *src, const WORK *y, size_t
     return !outside;
 }
 
-/* A row of them; first is the set of its first one. */
+/* Judges a row of n columns that are sets of their own, from the set `first` on. */
 static void NAME(check_columns)(const unsigned char *src, const WORK *y, size_t at, size_t n,
                                 const struct NAME(sets) * sets, size_t first,
                                 struct qp_check *result)
@@ -200,10 +187,8 @@ static void NAME(check_columns)(const unsigned char *src, const WORK *y, size_t 
         if (NAME(columns_within)(src + (at + i) * ELEM_BYTES, y + at + i, next - i,
                                  sets->bound + first + i))
             continue;
-        for (size_t k = i; k < next; k++) {
-            const struct NAME(ends) ends = NAME(ends_in)(sets, first + k);
-            NAME(check_run)(src, y, at + k, at + k + 1, &ends, result);
-        }
+        for (size_t k = i; k < next; k++)
+            NAME(check_run)(src, y, at + k, at + k + 1, sets, first + k, result);
     }
 }
 
@@ -214,10 +199,8 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
     const struct NAME(sets) sets = {rule, scale, zero, bound};
     *result = (struct qp_check){0};
     if (tile->col_width > 1) {
-        FOR_EACH_RUN (tile, run) {
-            const struct NAME(ends) ends = NAME(ends_in)(&sets, run.set);
-            NAME(check_set)(src, y, run.at, run.n, &ends, result);
-        }
+        FOR_EACH_RUN (tile, run)
+            NAME(check_set)(src, y, run.at, run.n, &sets, run.set, result);
         return;
     }
     for (size_t row = 0; row < tile->rows; row++) {
@@ -288,11 +271,19 @@ static const struct qp_source_kernels NAME(source) = {
     .isa = QPLAN_ISA_SCALAR,
     .elem_bytes = ELEM_BYTES,
     .work_bytes = sizeof(WORK),
-    .work = &WORK_KERNELS,
+    .work = &IN(work),
     .range = NAME(range),
-    .quantize = NAME(quantize),
-    .check = NAME(check),
     .sums = NAME(sums),
+};
+
+static const struct qp_quantizer NAME(linear) = {
+    .dtype = SOURCE_DTYPE,
+    .kind = QP_CODES_LINEAR,
+    .isa = QPLAN_ISA_SCALAR,
+    .params = IN(params),
+    .quantize = NAME(quantize),
+    .dequantize = IN(dequantize),
+    .check = NAME(check),
 };
 
 #undef NAME
@@ -308,4 +299,4 @@ static const struct qp_source_kernels NAME(source) = {
 #undef WORK
 #undef WORK_MAX
 #undef STEPS
-#undef WORK_KERNELS
+#undef IN

@@ -2,7 +2,7 @@
  * vector.inc.h - the loops of one source dtype in the vector vocabulary, for f32 working precision.
  *
  * The including file has included a vocabulary and defines what element.inc.h needs, V_LOAD(p),
- * V_BITS(word) for elements as integers, INFINITY_BITS (of +Inf), SOURCE_DTYPE, ISA, WORK_KERNELS.
+ * V_BITS(word) for elements as integers, INFINITY_BITS (of +Inf), SOURCE_DTYPE and ISA.
  * Every result is bit for bit that of source.inc.h.
  */
 
@@ -19,9 +19,9 @@
 
 /* Judges n elements of one set from at on; those that surely fit are not looked at. */
 static void NAME(check_long)(const unsigned char *src, const float *y, size_t at, size_t n,
-                             const struct NAME(ends) * ends, struct qp_check *result)
+                             const struct NAME(sets) * sets, size_t set, struct qp_check *result)
 {
-    const vf limit = v_set(sure_limit(ends->bound));
+    const vf limit = v_set(sure_limit(sets->bound[set]));
     size_t i = at;
     for (; i + CHECKED <= at + n; i += CHECKED) {
         vm within[4];
@@ -30,18 +30,19 @@ static void NAME(check_long)(const unsigned char *src, const float *y, size_t at
             within[k] = v_within(V_LOAD(src + j * ELEM_BYTES), v_load(y + j), limit);
         }
         if (!vm_all(vm_and(vm_and(within[0], within[1]), vm_and(within[2], within[3]))))
-            NAME(check_run)(src, y, i, i + CHECKED, ends, result);
+            NAME(check_run)(src, y, i, i + CHECKED, sets, set, result);
     }
     for (; i + V_LANES <= at + n; i += V_LANES) {
         if (!vm_all(v_within(V_LOAD(src + i * ELEM_BYTES), v_load(y + i), limit)))
-            NAME(check_run)(src, y, i, i + V_LANES, ends, result);
+            NAME(check_run)(src, y, i, i + V_LANES, sets, set, result);
     }
-    NAME(check_run)(src, y, i, at + n, ends, result);
+    if (i < at + n)
+        NAME(check_run)(src, y, i, at + n, sets, set, result);
 }
 
-/* The same for a row of columns that are sets of their own; first is the set of its first one. */
+/* Judges a row of n columns that are sets of their own, from the set `first` on. */
 static void NAME(check_columns)(const unsigned char *src, const float *y, size_t at, size_t n,
-                                size_t first, const struct check_sets *sets,
+                                size_t first, const struct NAME(sets) * sets,
                                 struct qp_check *result)
 {
     for (size_t i = 0; i < n; i += V_LANES) {
@@ -50,12 +51,8 @@ static void NAME(check_columns)(const unsigned char *src, const float *y, size_t
             vm_all(v_within(V_LOAD(src + (at + i) * ELEM_BYTES), v_load(y + at + i),
                             v_sure_limits(sets->bound + first + i))))
             continue;
-        for (size_t k = i; k < end; k++) {
-            const size_t set = first + k;
-            const struct NAME(ends) ends =
-                NAME(ends_of)(sets->rule, sets->scale[set], sets->zero[set], sets->bound[set]);
-            NAME(check_run)(src, y, at + k, at + k + 1, &ends, result);
-        }
+        for (size_t k = i; k < end; k++)
+            NAME(check_run)(src, y, at + k, at + k + 1, sets, first + k, result);
     }
 }
 
@@ -63,7 +60,7 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
                         const struct qp_code_rule *rule, const void *scale, const int32_t *zero,
                         const double *bound, struct qp_check *result)
 {
-    const struct check_sets sets = {rule, scale, zero, bound};
+    const struct NAME(sets) sets = {rule, scale, zero, bound};
     *result = (struct qp_check){0};
     if (tile->col_width == 1) {
         for (size_t row = 0; row < tile->rows; row++) {
@@ -72,11 +69,8 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
         }
         return;
     }
-    FOR_EACH_RUN (tile, run) {
-        const size_t set = run.set;
-        const struct NAME(ends) ends = NAME(ends_of)(rule, sets.scale[set], zero[set], bound[set]);
-        NAME(check_long)(src, y, run.at, run.n, &ends, result);
-    }
+    FOR_EACH_RUN (tile, run)
+        NAME(check_long)(src, y, run.at, run.n, &sets, run.set, result);
 }
 
 static const struct qp_source_kernels NAME(source) = {
@@ -84,11 +78,19 @@ static const struct qp_source_kernels NAME(source) = {
     .isa = ISA,
     .elem_bytes = ELEM_BYTES,
     .work_bytes = sizeof(float),
-    .work = &WORK_KERNELS,
+    .work = &work_vector,
     .range = NAME(range),
-    .quantize = NAME(quantize),
-    .check = NAME(check),
     .sums = NAME(sums),
+};
+
+static const struct qp_quantizer NAME(linear) = {
+    .dtype = SOURCE_DTYPE,
+    .kind = QP_CODES_LINEAR,
+    .isa = ISA,
+    .params = params_vector,
+    .quantize = NAME(quantize),
+    .dequantize = dequantize_vector,
+    .check = NAME(check),
 };
 
 #undef CHECKED

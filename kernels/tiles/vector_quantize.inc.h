@@ -93,11 +93,8 @@ static inline void NAME(quantize_columns)(const unsigned char *src, size_t n,
     for (size_t i = 0; i < n; i += V_CODES) {
         struct v_scale scale[4];
         vh above[2];
-        for (size_t k = 0; k < 4; k++) {
-            const size_t at = i + k * V_LANES;
-            scale[k] =
-                (struct v_scale){v_load(few->s + at), v_load(few->hi + at), v_load(few->lo + at)};
-        }
+        for (size_t k = 0; k < 4; k++)
+            scale[k] = v_scales_at(few, i + k * V_LANES);
         for (size_t k = 0; k < 2; k++) {
             const int32_t *from = few->above + i + 2 * k * V_LANES;
             above[k] = vh_narrow(vi_load(from), vi_load(from + V_LANES));

@@ -131,7 +131,7 @@ static uint64_t NAME(range_sets)(const unsigned char *src, size_t rows, size_t s
 /* So long that finding the top of a run counts for little. */
 #define LONG_RUN 1024
 
-/* n_sets of them. */
+/* The ranges of n_sets sets side by side, of n columns each. */
 static uint64_t NAME(range_band)(const unsigned char *src, size_t rows, size_t stride,
                                  size_t n_sets, size_t n, float *lo, float *hi)
 {

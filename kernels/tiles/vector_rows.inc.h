@@ -1,6 +1,7 @@
 /*
  * vector_rows.inc.h - the rows of one instruction set level: source_from_f32, source_from_f16 and
- * source_from_bf16. f64 sources have no vector rows and take the scalar kernels.
+ * source_from_bf16, and linear_from_* as well. f64 sources have no vector rows and take the scalar
+ * kernels.
  *
  * The including file has included codecs.h and a vocabulary, and defines ISA.
  */
@@ -17,21 +18,18 @@
 
 #include "vector_work.inc.h"
 
-static const struct qp_work_kernels work_f32 = {
+static const struct qp_work_kernels work_vector = {
     .work = QPLAN_F32,
     .work_bytes = sizeof(float),
-    .params = params_vector,
     .merge = merge_vector,
-    .dequantize = dequantize_vector,
     .load = load_vector,
     .store = store_vector,
     .bounds = bounds_plain,
 };
 
-#define WORK         float
-#define WORK_MAX     FLT_MAX
-#define STEPS        qp_steps_f32
-#define WORK_KERNELS work_f32
+#define WORK     float
+#define WORK_MAX FLT_MAX
+#define STEPS    qp_steps_f32
 
 #define NAME(op)      op##_from_f32
 #define SOURCE_DTYPE  QPLAN_F32

@@ -112,7 +112,7 @@ static void NAME(judge_chunk)(const struct NAME(chunk) * chunk, struct v_sums *s
         const size_t end = NAME(run_end)(chunk, run);
         const vf most =
             NAME(errors)(chunk->src + i * ELEM_BYTES, chunk->y + i, end - i, 1, chunk->values + i);
-        const vf exact = v_set(EXACT_SHARE * ((const float *)wish->step)[run]);
+        const vf exact = v_set(EXACT_SHARE * fabsf(((const float *)wish->step)[run]));
         sums->most = v_max(most, sums->most);
         sums->within = vm_and(sums->within, v_at_most(most, v_set(sure_limit(wish->bound[run]))));
         sums->exact = vm_and(sums->exact, v_at_most(most, exact));
@@ -124,11 +124,12 @@ static void NAME(fine_errors)(const struct qp_sums_wish *wish, size_t n, float *
 {
     const float *step = wish->step;
     size_t i = 0;
-    for (; i + V_LANES <= n; i += V_LANES)
-        v_store(fine + i,
-                v_min(v_mul(v_set(EXACT_SHARE), v_load(step + i)), v_sure_limits(wish->bound + i)));
+    for (; i + V_LANES <= n; i += V_LANES) {
+        const vf exact = v_mul(v_set(EXACT_SHARE), v_abs(v_load(step + i)));
+        v_store(fine + i, v_min(exact, v_sure_limits(wish->bound + i)));
+    }
     for (; i < n; i++) {
-        const float limit = sure_limit(wish->bound[i]), exact = EXACT_SHARE * step[i];
+        const float limit = sure_limit(wish->bound[i]), exact = EXACT_SHARE * fabsf(step[i]);
         fine[i] = exact < limit ? exact : limit;
     }
 }

@@ -11,14 +11,6 @@ static inline vf v_sure_limits(const double *bounds)
     return v_where_between(v_set(LIMIT_LEAST), limit, v_set(LIMIT_MOST), v_set(-1.0f));
 }
 
-/* What a check knows of all sets. */
-struct check_sets {
-    const struct qp_code_rule *rule;
-    const float *scale;
-    const int32_t *zero;
-    const double *bound;
-};
-
 /*
  * How quotients are made. Where no scale is very small or very large, by multiplying with 1 / s in
  * two parts; kernels/README.md shows that no code differs. Elements that may be anything are
@@ -36,7 +28,8 @@ static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, 
     int usual = 1;
     int32_t zeros = 0;
     for (size_t i = 0; i < n; i++) { /* without a branch, so that vectors can do it */
-        usual &= (scale[i] >= SCALE_LEAST) & (scale[i] <= SCALE_MOST);
+        const float size = fabsf(scale[i]);
+        usual &= (size >= SCALE_LEAST) & (size <= SCALE_MOST);
         zeros |= zero[i];
     }
     if (!usual)
@@ -50,7 +43,9 @@ static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, 
 #define FEW_SETS 256
 
 struct few_sets {
-    float s[FEW_SETS], hi[FEW_SETS], lo[FEW_SETS];
+    _Alignas(64) float s[FEW_SETS]; /* no vector lies in two lines of the cache, here or below */
+    float hi[FEW_SETS], lo[FEW_SETS];
+    float most[FEW_SETS];    /* 512 steps, above 0 */
     int32_t above[FEW_SETS]; /* zero point less the least code */
 };
 
@@ -70,22 +65,31 @@ static void few_sets_of(const struct qp_code_rule *rule, const float *scale, con
         const vf s = v_load(few->s + i), hi = v_div(v_set(1), s);
         v_store(few->hi + i, hi);
         v_store(few->lo + i, v_div(v_left(s, hi), s));
+        v_store(few->most + i, v_mul(v_set(512), v_abs(s)));
     }
 }
 
 struct v_scale {
-    vf s, hi, lo;
+    vf s, hi, lo, most;
 };
 
 static inline struct v_scale v_scale_of(const struct few_sets *few, size_t k)
 {
-    return (struct v_scale){v_set(few->s[k]), v_set(few->hi[k]), v_set(few->lo[k])};
+    return (struct v_scale){v_set(few->s[k]), v_set(few->hi[k]), v_set(few->lo[k]),
+                            v_set(few->most[k])};
+}
+
+/* The scales of V_LANES sets from k on. */
+static inline struct v_scale v_scales_at(const struct few_sets *few, size_t k)
+{
+    return (struct v_scale){v_load(few->s + k), v_load(few->hi + k), v_load(few->lo + k),
+                            v_load(few->most + k)};
 }
 
 /* Quotients within 512, or NaN. way is a constant where this is called. */
 static inline vf v_quotient(vf x, const struct v_scale *scale, enum v_way way)
 {
-    const vf most = way == V_DIVIDE ? v_set(512) : v_mul(v_set(512), scale->s);
+    const vf most = way == V_DIVIDE ? v_set(512) : scale->most;
     const vf q = way == V_DIVIDE ? v_div(x, scale->s) : x;
     const vf clamped = way >= V_BOUNDED ? q : v_min(most, v_max(v_sub(v_set(0), most), q));
     return way == V_DIVIDE ? clamped : v_times(clamped, scale->hi, scale->lo);
@@ -156,7 +160,7 @@ static __attribute__((noinline)) void add_exact_chunk(struct v_sum_lanes *to, co
     *to = sum;
 }
 
-/* The same of elements x and what they decode to. */
+/* Adds n elements x beside what they decode to, where errors are not exact in f32. */
 static __attribute__((noinline)) void add_any_chunk(struct v_sum_lanes *to, const float *y,
                                                     const float *x, size_t n)
 {
@@ -242,7 +246,7 @@ static inline void dequantize_even(const uint8_t *codes, size_t n, size_t width,
     }
 }
 
-/* The same for columns that are sets of their own. */
+/* Decoded values of a row of n columns that are sets of their own. */
 static void dequantize_columns(const uint8_t *codes, size_t n, int is_signed, const float *scale,
                                const int32_t *zero, float *y)
 {
@@ -256,9 +260,11 @@ static void dequantize_columns(const uint8_t *codes, size_t n, int is_signed, co
         dequantize_rest(codes + i, 1, is_signed, scale[i], zero[i], y + i);
 }
 
-static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes, bool is_signed,
-                              const void *scale, const int32_t *zero, void *y)
+static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes,
+                              const struct qp_code_rule *rule, const void *scale,
+                              const int32_t *zero, void *y)
 {
+    const bool is_signed = rule->type->is_signed;
     if (tile->col_width == 1) {
         for (size_t row = 0; row < tile->rows; row++) {
             size_t first = row / tile->band_rows * tile->cols, at = row * tile->cols;
@@ -312,7 +318,7 @@ static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void 
 }
 
 /*
- * Eight sets at a time, by the rules of range.h; scales that are stored as f32 need no rounding,
+ * Eight sets at a time, by the rules of linear.h; scales that are stored as f32 need no rounding,
  * only the smallest normal as a floor. Returns 0 where the width of a range overflows.
  */
 static int params_step(const struct qp_code_rule *rule, const float *lo_, const float *hi_,
@@ -326,7 +332,7 @@ static int params_step(const struct qp_code_rule *rule, const float *lo_, const 
     vf s = v_div(width, v_set(rule->asymmetric ? steps : steps / 2));
     s = v_where_equal(lo, hi, v_set(1), v_max(s, v_set(FLT_MIN)));
     v_store(scale, s);
-    vi z = vi_set(rule->is_signed ? 0 : (rule->q_min + rule->q_max + 1) / 2);
+    vi z = vi_set(rule->type->is_signed ? 0 : (rule->q_min + rule->q_max + 1) / 2);
     if (rule->asymmetric) {
         vf below = v_max(v_div(lo, s), v_set(-steps));
         /* Of zeros alone the zero point is 0: q_min - q_min. */
@@ -342,7 +348,7 @@ static size_t params_vector(const struct qp_code_rule *rule, size_t n, const voi
     size_t i = 0;
     /*
      * q_min <= 0 <= q_max and three codes or more: so every code type as a whole, but not every
-     * range of an operator. range.h says what else would be.
+     * range of an operator. linear.h says what else would be.
      */
     if (rule->scale_dtype == QPLAN_F32 && rule->q_min <= 0 && rule->q_max >= 0 &&
         rule->q_max - rule->q_min >= 2) {

@@ -8,9 +8,8 @@
 /* ---- params ---------------------------------------------------------------------------------- */
 
 /* Infinity when the scale does not fit its dtype. */
-static inline WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
+static inline WORK NAME(stored_scale)(WORK scale, const struct scale_row *row)
 {
-    const struct scale_row *row = scale_row(dtype);
     if (!((double)scale <= row->largest))
         return (WORK)INFINITY;
     /* Up, never to nearest: with a smaller scale the largest value would lie outside the codes. */
@@ -21,15 +20,17 @@ static inline WORK NAME(stored_scale)(WORK scale, enum qplan_dtype dtype)
 static inline size_t NAME(params)(const struct qp_code_rule *rule, size_t n, const void *lo_,
                                   const void *hi_, void *scale_, int32_t *zero)
 {
+    const struct scale_row *row = scale_row(rule->scale_dtype);
+    const bool asymmetric = rule->asymmetric, is_signed = rule->type->is_signed;
+    const int32_t q_min = rule->q_min, q_max = rule->q_max;
     const WORK *lo = lo_, *hi = hi_;
     WORK *scale = scale_;
     for (size_t i = 0; i < n; i++) {
-        WORK exact = SCALE_OF(lo[i], hi[i], rule->q_min, rule->q_max, rule->asymmetric);
-        scale[i] = NAME(stored_scale)(exact, rule->scale_dtype);
+        WORK exact = SCALE_OF(lo[i], hi[i], q_min, q_max, asymmetric);
+        scale[i] = NAME(stored_scale)(exact, row);
         if (!(scale[i] <= WORK_MAX))
             return i;
-        zero[i] = ZERO_OF(lo[i], hi[i], scale[i], rule->q_min, rule->q_max, rule->asymmetric,
-                          rule->is_signed);
+        zero[i] = ZERO_OF(lo[i], hi[i], scale[i], q_min, q_max, asymmetric, is_signed);
     }
     return n;
 }
@@ -70,11 +71,11 @@ static void NAME(decode_columns)(const uint8_t *restrict codes, size_t n, int32_
 }
 
 static inline void NAME(dequantize)(const struct qp_tile *tile, const uint8_t *codes,
-                                    bool is_signed, const void *scale_, const int32_t *zero,
-                                    void *y_)
+                                    const struct qp_code_rule *rule, const void *scale_,
+                                    const int32_t *zero, void *y_)
 {
     const WORK *scale = scale_;
-    const int32_t flip = is_signed ? 128 : 0;
+    const int32_t flip = rule->type->is_signed ? 128 : 0;
     WORK *y = y_;
     if (tile->col_width > 1) {
         FOR_EACH_RUN (tile, run)
@@ -142,15 +143,19 @@ static inline void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, 
 }
 
 /*
- * s/2 + s * 2^k + 2^-149 with every rounding known: each sum is of a larger and a smaller positive
- * term, so what it lost is exactly larger - sum + smaller, and the result is raised if that is > 0.
+ * |s| * reach + |s| * 2^k + 2^-149 with every rounding known: products are exact, and each sum is
+ * of a larger and a smaller positive term, so what it lost is exactly larger - sum + smaller, and
+ * the result is raised if that is > 0.
  */
-static inline void NAME(bounds)(size_t n, const void *scale, unsigned bits, double *out)
+static inline void NAME(bounds)(size_t n, const void *scale, const struct qp_code_type *type,
+                                double *out)
 {
-    const double share = ldexp(1.0, (int)bits - BOUND_SHIFT), tiny = 0x1p-149;
+    const double share = ldexp(1.0, type->bits - BOUND_SHIFT), tiny = 0x1p-149;
+    const double reach = type->reach;
     for (size_t i = 0; i < n; i++) {
-        const double s = (double)((const WORK *)scale)[i], half = s * 0.5, slack = s * share;
-        const double first = half + slack, first_lost = half - first + slack;
+        const double s = fabs((double)((const WORK *)scale)[i]);
+        const double most = s * reach, slack = s * share;
+        const double first = most + slack, first_lost = most - first + slack;
         const double sum = first + tiny, sum_lost = first - sum + tiny;
         const double up = first_lost + sum_lost > 0 ? next_up(sum) : sum;
         out[i] = s > 0 && s <= (double)WORK_MAX ? up : -1;

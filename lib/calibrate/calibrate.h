@@ -15,6 +15,7 @@
 /* The tensor at hand. */
 struct qp_calibration {
     const struct qp_source_kernels *kernels;
+    const struct qp_quantizer *quantizer;
     const struct qp_code_rule *rule;
 };
 

@@ -30,7 +30,7 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
                      void *scale, int32_t *zero)
 {
     (void)pass;
-    return c->kernels->work->params(c->rule, n, state, largest(c, state, n), scale, zero);
+    return c->quantizer->params(c->rule, n, state, largest(c, state, n), scale, zero);
 }
 
 const struct qp_calibrator qp_calibrate_minmax = {

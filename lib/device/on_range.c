@@ -206,7 +206,7 @@ static enum qplan_status begin(struct run *r, const struct qp_flat_data *data, b
     const struct qp_flat_work *work = r->work;
     const uint64_t sets = window_sets(work);
     r->a = (struct qk_flat_args){.n = (qk_u32)work->n,
-                                 .is_signed = work->rule.is_signed,
+                                 .is_signed = work->rule.type->is_signed,
                                  .q_min = work->rule.q_min,
                                  .q_max = work->rule.q_max,
                                  .as = kind_of(work->as)};

@@ -110,6 +110,17 @@ uint64_t qp_device_proof_bytes(void)
 /* ---- Proofs -----------------------------------------------------------------------------------
  */
 
+/* Codes may be asked for with scales of either sign; those that were made are above 0. */
+static void negate_some(const struct qp_device_work *work, void *scale)
+{
+    for (size_t i = 0; i < qp_tile_sets(&work->tile); i += 2) {
+        if (work->dtype == QPLAN_F64)
+            ((double *)scale)[i] *= -1;
+        else
+            ((float *)scale)[i] *= -1;
+    }
+}
+
 static enum qplan_status prove_tile(const struct bench *b, const struct qp_device_work *work,
                                     struct qplan_error *err)
 {
@@ -121,6 +132,7 @@ static enum qplan_status prove_tile(const struct bench *b, const struct qp_devic
     QP_TRY(qp_device_check_ranges(b->gpu, work, b->src, &made, &b->scratch, err));
     if (!usable)
         return QPLAN_OK;
+    negate_some(work, b->scratch.scale);
     QP_TRY(qp_device_codes(b->lane, work, b->src, b->scratch.scale, b->scratch.zero, b->buffer,
                            &made, err));
     return qp_device_check_codes(b->gpu, work, b->src, b->scratch.scale, b->scratch.zero, &made,

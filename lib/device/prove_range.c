@@ -60,21 +60,23 @@ static const struct vector vectors[] = {
  */
 
 /* Scales that are hard; what is written has one of the first, what is measured may have any. */
-static const double hard[] = {1, 0x1p-126, 0x1p-149, 65504, 0x1.fffffep127, 0, -1, NAN, INFINITY};
+static const double hard[] = {1, 0x1p-126, 0x1p-149, 65504, 0x1.fffffep127, 0, NAN, INFINITY};
 #define USABLE 5
 #define ANY    (sizeof hard / sizeof hard[0])
 
-/* A scale: mostly near a power that all share, so that a value can be near a code. */
+/* A scale: mostly near a power that all share, so that a value can be near a code. Of either sign.
+ */
 static double scale_at(uint32_t *state, size_t n_hard)
 {
     const uint32_t random = qp_proof_random(state);
+    const double sign = random >> 7 & 1 ? -1 : 1;
     if (n_hard && random % 4 == 0)
-        return hard[random / 4 % n_hard];
-    return 0x1p-6 * (1 + (double)(random >> 8) * 0x1p-24);
+        return sign * hard[random / 4 % n_hard];
+    return sign * 0x1p-6 * (1 + (double)(random >> 8) * 0x1p-24);
 }
 
 static void fill_params(const struct qp_flat_bench *b, const struct qp_flat_work *work,
-                        unsigned bits, size_t n_hard)
+                        size_t n_hard)
 {
     const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
     const size_t n = (size_t)(work->window.n + work->window.more);
@@ -88,7 +90,7 @@ static void fill_params(const struct qp_flat_bench *b, const struct qp_flat_work
             ((float *)b->scale)[i] = (float)scale;
         b->zero[i] = work->rule.q_min + (int32_t)(qp_proof_random(&state) % span);
     }
-    k->bounds(n, b->scale, bits, b->bound);
+    k->bounds(n, b->scale, work->rule.type, b->bound);
 }
 
 /* Codes at the ends of their range are as likely as all others: there values are clipped. */
@@ -154,10 +156,7 @@ static enum qplan_status prove_range(const struct qp_flat_bench *b, const struct
 {
     const struct qp_flat_data data = {b->codes, b->scale, b->zero, b->src, b->bound};
     fill_codes(b, work);
-    fill_params(b, work, qplan_dtype_bits(row->scheme.dtype),
-                !wild                         ? 0
-                : row->kind == QP_KIND_DECODE ? USABLE
-                                              : ANY);
+    fill_params(b, work, !wild ? 0 : row->kind == QP_KIND_DECODE ? USABLE : ANY);
     if (row->kind == QP_KIND_DECODE) {
         QP_TRY(qp_device_decode(b->lane, work, &data, b->out, err));
         return qp_device_check_decoded(b->gpu, work, &data, b->out, &b->scratch, err);

@@ -26,6 +26,11 @@ static const struct qp_source_kernels *scalar(const struct qp_device_work *work)
     return qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR);
 }
 
+static const struct qp_quantizer *quantizer(enum qplan_dtype dtype, const struct qp_code_rule *rule)
+{
+    return qp_quantizer(dtype, rule->type->kind, QPLAN_ISA_SCALAR);
+}
+
 static uint64_t find_ranges(const struct qp_device_work *work, const void *src,
                             const struct qp_device_scratch *s)
 {
@@ -57,7 +62,7 @@ static bool same_codes(const struct qp_device_work *work, const void *src, const
                        const int32_t *zero, const struct qp_device_made *made, uint8_t *codes)
 {
     const struct qp_tile *tile = &work->tile;
-    scalar(work)->quantize(tile, src, &work->rule, scale, zero, codes);
+    quantizer(work->dtype, &work->rule)->quantize(tile, src, &work->rule, scale, zero, codes);
     for (size_t row = 0; row < tile->rows; row++) {
         uint8_t *at = codes + row * tile->cols;
         size_t n = work->packed ? pack_row(work, at, at) : tile->cols;
@@ -89,7 +94,8 @@ enum qplan_status qp_device_check_quantized(const struct qp_gpu *gpu,
     const size_t n = qp_tile_sets(&work->tile);
     if (find_ranges(work, src, s) != made->nonfinite)
         return differs(gpu, work->dtype, "the count of values that are not finite", err);
-    size_t good = scalar(work)->work->params(&work->rule, n, s->lo, s->hi, s->scale, s->zero);
+    size_t good = quantizer(work->dtype, &work->rule)
+                      ->params(&work->rule, n, s->lo, s->hi, s->scale, s->zero);
     if ((good < n ? good : UINT64_MAX) != made->bad_set)
         return differs(gpu, work->dtype, "a scale", err);
     if (good < n)
@@ -133,7 +139,7 @@ static size_t block_elems(const struct qp_flat_work *work, uint64_t at)
 static uint64_t unpack_block(const struct qp_flat_work *work, const struct qp_flat_data *data,
                              uint64_t at, uint8_t *codes)
 {
-    const struct qp_code_form form = {work->packed, work->rule.is_signed,
+    const struct qp_code_form form = {work->packed, work->rule.type->is_signed,
                                       qp_code_kernels(QPLAN_ISA_SCALAR)};
     const uint64_t off = qp_code_offset(&work->sets, work->packed, work->elem + at) -
                          qp_code_offset(&work->sets, work->packed, work->elem);
@@ -160,15 +166,16 @@ static struct part part_at(const struct qp_flat_work *work, uint64_t from, uint6
 void qp_flat_decode_block(const struct qp_flat_work *work, const struct qp_flat_data *data,
                           uint64_t at, const struct qp_flat_scratch *s)
 {
-    const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
+    const struct qp_quantizer *k = quantizer(work->dtype, &work->rule);
+    const size_t size = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work_bytes;
     const size_t n = block_elems(work, at);
     struct part part;
     (void)unpack_block(work, data, at, s->codes);
     for (size_t i = 0; i < n; i += part.n) {
         part = part_at(work, at + i, at + n);
-        k->dequantize(&part.tile, s->codes + i, work->rule.is_signed,
-                      (const char *)data->scale + part.set * k->work_bytes, data->zero + part.set,
-                      (char *)s->y + i * k->work_bytes);
+        k->dequantize(&part.tile, s->codes + i, &work->rule,
+                      (const char *)data->scale + part.set * size, data->zero + part.set,
+                      (char *)s->y + i * size);
     }
 }
 
@@ -206,6 +213,7 @@ static struct qp_flat_found measure_block(const struct qp_flat_work *work,
                                           const struct qp_flat_scratch *s)
 {
     const struct qp_source_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR);
+    const struct qp_quantizer *q = quantizer(work->dtype, &work->rule);
     const char *src = (const char *)data->src + at * k->elem_bytes;
     const size_t n = block_elems(work, at);
     struct qp_flat_found found = {.bad_pads = unpack_block(work, data, at, s->codes)};
@@ -215,7 +223,7 @@ static struct qp_flat_found measure_block(const struct qp_flat_work *work,
     for (size_t i = 0; i < n; i += part.n) {
         struct qp_check check;
         part = part_at(work, at + i, at + n);
-        k->check(&part.tile, src + i * k->elem_bytes, (const char *)s->y + i * k->work_bytes,
+        q->check(&part.tile, src + i * k->elem_bytes, (const char *)s->y + i * k->work_bytes,
                  &work->rule, (const char *)data->scale + part.set * k->work_bytes,
                  data->zero + part.set, data->bound + part.set, &check);
         add_check(&found.check, &check, i);

@@ -4,6 +4,7 @@
 #include "decode.h"
 
 #include "lib/base/check.h"
+#include "lib/model/dtype.h"
 
 /* The parameters of as much of the range as the window has room for. */
 static enum qplan_status read_window(struct qp_decoder *d, size_t *n_sets, struct qplan_error *err)
@@ -21,6 +22,8 @@ enum qplan_status qp_decode_begin(struct qp_decoder *d, enum qplan_isa isa, stru
     const struct qp_tensor *tensor = d->tensor;
     const void *codes;
     d->rule = qp_code_rule(tensor->scheme);
+    d->quantizer = qp_quantizer(qp_storage_row((enum qplan_storage)tensor->storage)->dtype,
+                                d->rule.type->kind, isa);
     qp_sets_make(&d->sets, tensor->scheme, tensor->shape, tensor->rank);
     if (qp_sets_are_flat(&d->sets)) { /* then no part needs to end with a row */
         d->sets.row_len = d->sets.n_elems;
@@ -49,9 +52,9 @@ enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, 
         qp_tile_at(&d->sets, d->elem + d->at, d->elem + end, d->window_sets, &part->tile, &set);
     part->set = (size_t)(set - d->window_set);
     part->y = (char *)d->y + in_block * d->work->work_bytes;
-    d->work->dequantize(&part->tile, d->codes + d->at, d->rule.is_signed,
-                        (const char *)d->window.scale + part->set * d->work->work_bytes,
-                        d->window.zero + part->set, part->y);
+    d->quantizer->dequantize(&part->tile, d->codes + d->at, &d->rule,
+                             (const char *)d->window.scale + part->set * d->work->work_bytes,
+                             d->window.zero + part->set, part->y);
     d->at += part->n;
     part->ends_block = d->at % QP_BLOCK == 0 || d->at == d->n;
     return QPLAN_OK;

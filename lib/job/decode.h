@@ -11,8 +11,9 @@ struct qp_decoder {
     const struct qp_source *source;
     const struct qp_tensor *tensor;
     const struct qp_work_kernels *work;
-    struct qp_sets sets;
+    const struct qp_quantizer *quantizer;
     struct qp_code_rule rule;
+    struct qp_sets sets;
     uint64_t elem, n;              /* the range; elem is a multiple of QP_BLOCK */
     void *room;                    /* for its codes: QP_DECODE_ROOM(n) bytes */
     const uint8_t *codes;          /* of the range, one byte each */

@@ -104,9 +104,9 @@ enum qplan_status qp_flat_measure(struct qp_flat_walk *walk, const void *src,
                                   struct qplan_error *err)
 {
     const struct qp_set_window *w = &walk->work.window;
-    const unsigned bits = qplan_dtype_bits(walk->tensor->scheme->dtype);
     walk->data.src = src;
-    kernels(walk)->work->bounds((size_t)(w->n + w->more), walk->data.scale, bits, walk->b->bound);
+    qp_stored_bounds(kernels(walk)->work, (size_t)(w->n + w->more), walk->data.scale,
+                     walk->work.rule.type, walk->b->bound);
     QP_TRY(qp_device_measure(walk->b->lane, &walk->work, &walk->data, walk->b->found, err));
     if (!qp_device_is_checked(walk->device))
         return QPLAN_OK;

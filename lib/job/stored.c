@@ -7,7 +7,7 @@
 static int32_t default_zero(const struct qp_tensor *tensor)
 {
     const struct qp_code_rule rule = qp_code_rule(tensor->scheme);
-    return rule.is_signed ? 0 : (rule.q_max + 1) / 2;
+    return rule.type->is_signed ? 0 : (rule.q_max + 1) / 2;
 }
 
 enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp_tensor *tensor,
@@ -45,4 +45,15 @@ enum qplan_status qp_read_params(const struct qp_source *source, const struct qp
 {
     QP_TRY(qp_read_scales(source, tensor, work, set, n, window, err));
     return qp_read_zeros(source, tensor, set, n, window, err);
+}
+
+void qp_stored_bounds(const struct qp_work_kernels *work, size_t n, const void *scale,
+                      const struct qp_code_type *type, double *bound)
+{
+    const bool is_f64 = work->work == QPLAN_F64;
+    work->bounds(n, scale, type, bound);
+    for (size_t i = 0; i < n; i++) {
+        if (is_f64 ? ((const double *)scale)[i] < 0 : ((const float *)scale)[i] < 0)
+            bound[i] = -1;
+    }
 }

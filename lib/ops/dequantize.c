@@ -18,6 +18,7 @@ struct dequantize {
 struct job {
     const struct qp_op_call *call;
     const struct qp_work_kernels *work;
+    const struct qp_quantizer *quantizer;
     enum qplan_dtype dtype; /* of the output */
     const struct qp_view *input, *output;
 };
@@ -101,8 +102,8 @@ static void unit(void *ctx, unsigned worker, uint64_t u)
     struct qp_quant_tile t;
     for (size_t at = 0; at < n; at += t.n) {
         qp_quant_next(job->call, &w, begin + at, end, &t);
-        job->work->dequantize(&t.tile, codes + at, quant->rule.is_signed, t.scale, t.zero,
-                              y + at * size);
+        job->quantizer->dequantize(&t.tile, codes + at, &quant->rule, t.scale, t.zero,
+                                   y + at * size);
     }
     if (y != room)
         job->work->store(job->dtype, n, y, room);
@@ -114,6 +115,8 @@ static void run(struct qp_op_call *call)
     const struct dequantize *state = call->op->state;
     struct job job = {.call = call,
                       .work = qp_quant_work(call->op),
+                      .quantizer =
+                          qp_quantizer(call->op->work, state->quant.rule.type->kind, call->op->isa),
                       .dtype = state->output,
                       .input = qp_op_view(call, "input"),
                       .output = qp_op_view(call, "output")};

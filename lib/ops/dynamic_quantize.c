@@ -27,6 +27,7 @@ struct job {
     struct qp_op_call *call;
     const struct qp_quant *quant;
     const struct qp_source_kernels *source;
+    const struct qp_quantizer *quantizer;
     const struct qp_view *input, *scale, *zero;
     uint64_t n_sets; /* also of a tensor without elements */
     struct table table;
@@ -61,7 +62,7 @@ static enum qplan_status set_scheme(struct qplan_op *op, struct qplan_error *err
                                 "leaves no code: expected q_min below q_max, found both %" PRId32,
                                 rule->q_max);
     const bool has_zero = rule->q_min <= 0 && rule->q_max >= 0;
-    if (rule->asymmetric || !rule->is_signed || has_zero)
+    if (rule->asymmetric || !rule->type->is_signed || has_zero)
         return QPLAN_OK;
     return qp_op_fail_field(op, QPLAN_ERR_INVALID, rule->q_min > 0 ? "q_min" : "q_max", err,
                             "symmetric codes of a signed type are around 0: expected 0 from q_min "
@@ -106,9 +107,12 @@ static uint64_t workspace(const struct qplan_op *op)
 static void make_job(struct qp_op_call *call, struct job *job)
 {
     struct qp_carve block = {.block = call->workspace + qp_quant_workspace(call->op)};
+    const enum qplan_dtype dtype = qp_op_float(call->op->key);
+    const struct qp_quant *quant = call->op->state;
     *job = (struct job){.call = call,
-                        .quant = call->op->state,
-                        .source = qp_source_kernels(qp_op_float(call->op->key), call->op->isa),
+                        .quant = quant,
+                        .source = qp_source_kernels(dtype, call->op->isa),
+                        .quantizer = qp_quantizer(dtype, quant->rule.type->kind, call->op->isa),
                         .input = qp_op_view(call, "input"),
                         .scale = qp_op_view(call, "scale"),
                         .zero = qp_op_view(call, "zero_point"),
@@ -163,8 +167,8 @@ static size_t make_params(struct job *job, uint64_t set, size_t n)
     const size_t size = job->source->work_bytes;
     int32_t *zero = job->table.zero + set;
     const size_t done =
-        job->source->work->params(rule, n, job->table.lo + set * size, job->table.hi + set * size,
-                                  job->table.scale + set * size, zero);
+        job->quantizer->params(rule, n, job->table.lo + set * size, job->table.hi + set * size,
+                               job->table.scale + set * size, zero);
     /* The kernels take 0 for a code; where it is none, a set of zeros has the nearest one. */
     for (size_t i = 0; rule->asymmetric && i < done; i++)
         zero[i] = zero[i] < rule->q_min   ? rule->q_min

@@ -40,14 +40,14 @@ enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum
                                     struct qplan_error *err)
 {
     struct qp_quant *quant = state(op);
-    if (qplan_dtype_bits(code) > 8)
+    quant->rule.type = qp_code_type(code);
+    if (!quant->rule.type)
         return qp_op_fail_field(op, QPLAN_ERR_UNSUPPORTED, field, err,
                                 "no kernel for these codes: expected int8, uint8, int4 or uint4, "
                                 "found %s",
                                 qplan_dtype_name(code));
     quant->code = code;
     quant->packed = qplan_dtype_bits(code) == 4;
-    quant->rule.is_signed = qplan_dtype_is_signed(code);
     return QPLAN_OK;
 }
 

@@ -83,7 +83,7 @@
 /* Begins the state of every row of the family. */
 struct qp_quant {
     struct qp_op_geometry geometry;
-    struct qp_code_rule rule;   /* q_min, q_max, is_signed; never bounded */
+    struct qp_code_rule rule;   /* type (if there are codes), q_min, q_max; never bounded */
     int32_t zero_min, zero_max; /* what zero points may be */
     enum qplan_dtype code;      /* of the codes, if there are any */
     bool packed;                /* codes are 4-bit */

@@ -47,7 +47,7 @@ static void set_codes(struct qk_affine_args *a, const struct qp_quant *quant)
 {
     const struct qp_sets *sets = &quant->geometry.sets;
     a->packed = quant->packed;
-    a->is_signed = quant->rule.is_signed;
+    a->is_signed = quant->rule.type && quant->rule.type->is_signed;
     a->n_bytes = a->n_elems;
     a->wide_codes = a->wide;
     if (!quant->packed || a->n_elems == 0)

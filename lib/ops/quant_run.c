@@ -10,6 +10,7 @@
 struct job {
     struct qp_op_call *call;
     const struct qp_source_kernels *source;
+    const struct qp_quantizer *quantizer; /* codes */
     const struct qp_code_rule *rule;
     qp_affine_fn work;
     const struct qp_view *dout, *input, *output;
@@ -56,7 +57,7 @@ static void code_unit(void *ctx, unsigned worker, uint64_t u)
     count_nonfinite(job, src, n);
     for (size_t at = 0; at < n; at += t.n) {
         qp_quant_next(job->call, &w, begin + at, end, &t);
-        job->source->quantize(&t.tile, src + at * size, job->rule, t.scale, t.zero, codes + at);
+        job->quantizer->quantize(&t.tile, src + at * size, job->rule, t.scale, t.zero, codes + at);
     }
     qp_quant_put_codes(job->call, job->output, &w, begin, n, codes);
 }
@@ -65,6 +66,7 @@ void qp_quant_run_codes(struct qp_op_call *call, const struct qp_code_rule *rule
 {
     struct job job = make_job(call, "output");
     job.rule = rule;
+    job.quantizer = qp_quantizer(qp_op_float(call->op->key), rule->type->kind, call->op->isa);
     run_job(&job, code_unit);
 }
 

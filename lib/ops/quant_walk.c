@@ -190,7 +190,7 @@ const uint8_t *qp_quant_get_codes(const struct qp_op_call *call, const struct qp
         return bytes;
     for (size_t done = 0; done < n;) {
         const size_t part = row_part(quant, elem + done, n - done);
-        kernels->unpack4(bytes, part, quant->rule.is_signed, w->codes + done);
+        kernels->unpack4(bytes, part, quant->rule.type->is_signed, w->codes + done);
         bytes += (part + 1) / 2;
         done += part;
     }

@@ -4,7 +4,7 @@
  */
 #include "params.h"
 
-#include "kernels/codes/range.h"
+#include "kernels/codes/linear.h"
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 

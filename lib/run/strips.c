@@ -26,6 +26,7 @@ void qp_worker_prepare(struct qp_worker *w)
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
     w->kernels = qp_source_kernels(row->dtype, w->context->job->run->isa);
     w->rule = qp_code_rule(&t->scheme);
+    w->quantizer = qp_quantizer(row->dtype, w->rule.type->kind, w->context->job->run->isa);
     /*
      * Kernels may then trust that all values are finite, since any other has ended the job before a
      * code is made, and that they fit the scale, which was made to cover them.
@@ -179,7 +180,7 @@ static struct qp_device_step device_step(const struct qp_worker *w)
 
 static struct qp_calibration calibration_of(const struct qp_worker *w)
 {
-    return (struct qp_calibration){w->kernels, &w->rule};
+    return (struct qp_calibration){w->kernels, w->quantizer, &w->rule};
 }
 
 /* Values that are not finite end the job, where the plan says so. */
@@ -246,7 +247,7 @@ enum qplan_status qp_worker_put_codes(struct qp_worker *w, const void *scale, co
     const struct qp_part *part = part_of(w, QP_CODES);
     const uint64_t elem = w->piece.row * w->sets.row_len + w->piece.col;
     uint8_t *codes = qp_outs_room(w->context->outs, part->entry, elem, w->b->codes);
-    w->kernels->quantize(&w->piece.tile, w->src, &w->rule, scale, zero, codes);
+    w->quantizer->quantize(&w->piece.tile, w->src, &w->rule, scale, zero, codes);
     return put_codes(w, codes);
 }
 

@@ -14,6 +14,7 @@ struct qp_worker {
     struct qp_unit_buffers *b;
     const void *src; /* the elements of the piece */
     const struct qp_source_kernels *kernels;
+    const struct qp_quantizer *quantizer;
     struct qp_sets sets;
     struct qp_piece piece;
     struct qp_code_rule rule;

@@ -28,7 +28,7 @@ static bool merge_in_turn(const struct qp_worker *w, bool *is_last)
 {
     struct qp_job *job = w->context->job;
     const struct qp_unit *unit = w->unit;
-    const struct qp_calibration c = {w->kernels, &w->rule};
+    const struct qp_calibration c = {w->kernels, w->quantizer, &w->rule};
     struct qp_slot *slot = unit->slot;
     (void)pthread_mutex_lock(&job->lock);
     while (slot->n_merged != unit->piece && !qp_job_stopping(job))

@@ -47,7 +47,6 @@ struct task {
     const struct qp_source_kernels *kernels;
     struct qp_decoder decoder;
     struct qp_code_rule rule;
-    unsigned bits; /* of a code */
     bool can_clip;
     double largest; /* error so far: only where a larger one is matters */
     struct qp_finding *found;
@@ -112,9 +111,10 @@ static void check_part(struct task *task, const struct qp_decoded *part)
     const struct qp_source_kernels *k = task->kernels;
     const struct qp_param_window *window = &task->decoder.window;
     struct qp_check check;
-    k->check(&part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y,
-             &task->rule, (const char *)window->scale + part->set * k->work_bytes,
-             window->zero + part->set, task->b->bound + part->set, &check);
+    task->decoder.quantizer->check(
+        &part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y, &task->rule,
+        (const char *)window->scale + part->set * k->work_bytes, window->zero + part->set,
+        task->b->bound + part->set, &check);
     size_t first;
     if (add_check(task, &check, &first))
         set_first(task, (size_t)part->at + first, value_at(k->work->work, part->y, first),
@@ -186,7 +186,8 @@ static void measure_part(struct task *task, const struct qp_decoded *part)
     struct block_runs runs;
     runs.wish = (struct qp_sums_wish){.floor = task->largest};
     if (part->new_sets)
-        k->work->bounds(part->new_sets, task->decoder.window.scale, task->bits, task->b->bound);
+        qp_stored_bounds(k->work, part->new_sets, task->decoder.window.scale, task->rule.type,
+                         task->b->bound);
     bound_block(task, part, &runs);
     if (!runs.wish.width)
         check_part(task, part);
@@ -268,7 +269,6 @@ static void prepare(const struct qp_compare *c, struct task *task)
     task->kernels =
         qp_source_kernels(qp_storage_row((enum qplan_storage)tensor->storage)->dtype, c->isa);
     task->rule = qp_code_rule(tensor->scheme);
-    task->bits = qplan_dtype_bits(tensor->scheme->dtype);
     task->can_clip = calibrator && calibrator->can_clip;
     task->decoder = (struct qp_decoder){.source = c->file,
                                         .tensor = tensor,

@@ -163,7 +163,7 @@ static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *f
     const float narrow = (float)scale;
     const void *typed = work->work == QPLAN_F32 ? (const void *)&narrow : (const void *)&scale;
     if (facts->half_step >= 0)
-        work->bounds(1, typed, qplan_dtype_bits(r->tensor->scheme->dtype), &facts->bound);
+        work->bounds(1, typed, r->rule.type, &facts->bound);
 }
 
 enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_tensor *tensor,

@@ -155,27 +155,28 @@ static const struct range {
     {{2, 600}, 0, 1101, {.granularity = QPLAN_PER_TENSOR}}, /* more than a stage */
 };
 
-static void fill_params(const struct bench *b, const struct qp_flat_work *work, unsigned bits)
+static void fill_params(const struct bench *b, const struct qp_flat_work *work)
 {
     const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
     const size_t n = (size_t)(work->window.n + work->window.more);
     for (size_t i = 0; i < n; i++) {
+        const double scale = (i % 2 ? -0.25 : 0.25) * (double)(1 + i % 3);
         if (work->dtype == QPLAN_F64)
-            ((double *)b->scale)[i] = 0.25 * (double)(1 + i % 3);
+            ((double *)b->scale)[i] = scale;
         else
-            ((float *)b->scale)[i] = 0.25f * (float)(1 + i % 3);
+            ((float *)b->scale)[i] = (float)scale;
         b->zero[i] = (int32_t)(i % 5);
     }
-    k->bounds(n, b->scale, bits, b->bound);
+    k->bounds(n, b->scale, work->rule.type, b->bound);
 }
 
-static enum qplan_status run_range(struct bench *b, struct qp_flat_work *work, unsigned bits)
+static enum qplan_status run_range(struct bench *b, struct qp_flat_work *work)
 {
     const struct qp_flat_data data = {b->codes, b->scale, b->zero, b->src, b->bound};
     const size_t n_codes = qp_code_bytes(&work->sets, work->packed, work->elem, (size_t)work->n);
     for (size_t i = 0; i < n_codes; i++)
         b->codes[i] = (uint8_t)(i * 73);
-    fill_params(b, work, bits);
+    fill_params(b, work);
     fill_source(b, work->dtype, (size_t)work->n);
     for (size_t i = 0; i < (work->dtype == QPLAN_F64 ? 4u : 3u); i++) {
         work->as = floats[i];
@@ -198,7 +199,7 @@ static enum qplan_status run_ranges(struct bench *b, enum qplan_dtype dtype,
                                     .group_size = b->group_size};
         qp_sets_make(&work.sets, &ranges[i].scheme, ranges[i].shape, 2);
         qp_window_of(&work.sets, work.elem, work.n, &work.window);
-        QP_TRY(run_range(b, &work, qplan_dtype_bits(scheme->dtype)));
+        QP_TRY(run_range(b, &work));
     }
     return QPLAN_OK;
 }

@@ -101,6 +101,18 @@ static void assert_ok(enum qplan_status status, const struct qplan_error *err,
             (unsigned long long)w->last_len, (unsigned long long)w->phase);
 }
 
+/* What makes codes may have either sign, though what makes parameters gives none below 0. */
+static void negate_some(const struct qp_device_work *work, void *scale)
+{
+    for (size_t i = 0; i < qp_tile_sets(&work->tile); i++) {
+        const int sign = next_bits() % 2 ? 1 : -1;
+        if (work->dtype == QPLAN_F64)
+            ((double *)scale)[i] *= sign;
+        else
+            ((float *)scale)[i] *= (float)sign;
+    }
+}
+
 static void one_tile(struct qp_lane *lane, const struct qp_device_work *work, const void *src,
                      void *buffer, const struct qp_device_scratch *scratch)
 {
@@ -113,6 +125,7 @@ static void one_tile(struct qp_lane *lane, const struct qp_device_work *work, co
     assert_ok(qp_device_check_ranges(&host_gpu, work, src, &made, scratch, &err), &err, work);
     if (!usable)
         return;
+    negate_some(work, scratch->scale);
     assert_ok(qp_device_codes(lane, work, src, scratch->scale, scratch->zero, buffer, &made, &err),
               &err, work);
     assert_ok(qp_device_check_codes(&host_gpu, work, src, scratch->scale, scratch->zero, &made,

@@ -71,7 +71,7 @@ static void random_range(struct qp_flat_work *work)
         qp_window_fit(sets, work->elem, work->n, qp_flat_window_sets(TILE_BYTES), &work->window);
 }
 
-static struct qp_flat_work random_work(unsigned *bits)
+static struct qp_flat_work random_work(void)
 {
     static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
     const unsigned rank = 1 + (unsigned)below(3);
@@ -81,7 +81,6 @@ static struct qp_flat_work random_work(unsigned *bits)
                                 .rule = qp_code_rule(&scheme),
                                 .packed = qplan_dtype_bits(scheme.dtype) == 4};
     work.as = floats[below(work.dtype == QPLAN_F64 ? 4 : 3)];
-    *bits = qplan_dtype_bits(scheme.dtype);
     qp_sets_make(&work.sets, &scheme, shape, rank);
     random_range(&work);
     return work;
@@ -116,18 +115,17 @@ static void release(struct data *d)
     free(d->bound);
 }
 
-/* usable: what dequantize lets pass; others may be anything, for verify tells of them. */
-static void fill_params(const struct data *d, const struct qp_flat_work *work, unsigned bits,
-                        bool usable)
+/* usable: numbers of either sign; others may be anything, for verify tells of them. */
+static void fill_params(const struct data *d, const struct qp_flat_work *work, bool usable)
 {
     const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
     const size_t n = (size_t)(work->window.n + work->window.more);
     for (size_t i = 0; i < n; i++) {
-        uint32_t word = (uint32_t)random_bits(&seed) & (usable ? 0x7f7fffffu : 0xffffffffu);
+        uint32_t word = (uint32_t)random_bits(&seed) & (usable ? 0xff7fffffu : 0xffffffffu);
         float scale;
         memcpy(&scale, &word, sizeof scale);
         scale = usable && scale == 0 ? 1 : scale;
-        scale = below(2) ? 0.125f * (float)(1 + below(7)) : scale;
+        scale = below(2) ? 0.125f * (float)(1 + below(7)) * (below(2) ? 1 : -1) : scale;
         if (k->work == QPLAN_F64)
             ((double *)d->scale)[i] = (double)scale;
         else
@@ -135,7 +133,7 @@ static void fill_params(const struct data *d, const struct qp_flat_work *work, u
         d->zero[i] =
             work->rule.q_min + (int32_t)below((uint64_t)(work->rule.q_max - work->rule.q_min) + 1);
     }
-    k->bounds(n, d->scale, bits, d->bound);
+    k->bounds(n, d->scale, work->rule.type, d->bound);
 }
 
 static void fill_codes(const struct data *d, const struct qp_flat_work *work)
@@ -202,18 +200,17 @@ static void assert_ok(enum qplan_status status, const struct qplan_error *err,
 
 static void one_range(struct qp_lane *lane, const struct qp_flat_scratch *scratch, void *found)
 {
-    unsigned bits;
     struct qplan_error err;
-    const struct qp_flat_work work = random_work(&bits);
+    const struct qp_flat_work work = random_work();
     struct data d = allocate(&work);
     const struct qp_flat_data data = {d.codes, d.scale, d.zero, d.src, d.bound};
     void *out = malloc((size_t)work.n * qp_float_bytes(work.as));
     check_window(&work);
     fill_codes(&d, &work);
-    fill_params(&d, &work, bits, true);
+    fill_params(&d, &work, true);
     assert_ok(qp_device_decode(lane, &work, &data, out, &err), &err, &work);
     assert_ok(qp_device_check_decoded(&host_gpu, &work, &data, out, scratch, &err), &err, &work);
-    fill_params(&d, &work, bits, below(2));
+    fill_params(&d, &work, below(2));
     fill_source(&d, &work, &data, scratch);
     assert_ok(qp_device_measure(lane, &work, &data, found, &err), &err, &work);
     assert_ok(qp_device_check_measured(&host_gpu, &work, &data, found, scratch, &err), &err, &work);

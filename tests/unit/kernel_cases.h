@@ -59,35 +59,69 @@ static inline void set_work(const struct qp_source_kernels *row, void *array, si
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-#define RULE(q_min, q_max, asymmetric, is_signed, scale_dtype)                                     \
-    {                                                                                              \
-        q_min, q_max, asymmetric, is_signed, scale_dtype, false                                    \
-    }
+/* The n-th linear code type of the table, NULL behind the last. */
+static inline const struct qp_code_type *linear_type(size_t n)
+{
+    const struct qp_code_type *const *row = qp_code_types;
+    while (*row && ((*row)->kind != QP_CODES_LINEAR || n-- > 0))
+        row++;
+    return *row;
+}
 
-static const struct qp_code_rule code_rules[] = {
-    RULE(-128, 127, false, true, QPLAN_F32), RULE(-127, 127, false, true, QPLAN_F32),
-    RULE(-8, 7, false, true, QPLAN_F16),     RULE(-7, 7, true, true, QPLAN_BF16),
-    RULE(-128, 127, true, true, QPLAN_F16),  RULE(0, 255, true, false, QPLAN_F32),
-    RULE(0, 255, false, false, QPLAN_BF16),  RULE(0, 15, true, false, QPLAN_F32),
-    RULE(0, 15, false, false, QPLAN_F16),    RULE(-8, 7, true, true, QPLAN_F32),
-};
+/* The n-th rule: every linear type with every dtype of scales, symmetric or not, narrow or not. */
+static inline bool rule_at(size_t n, struct qp_code_rule *rule)
+{
+    static const enum qplan_dtype scales[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16};
+    const struct qp_code_type *type = linear_type(n / (4 * COUNT(scales)));
+    if (!type)
+        return false;
+    *rule = qp_code_rule(&(struct qplan_scheme){.dtype = type->dtype,
+                                                .asymmetric = n % 2,
+                                                .narrow = n / 2 % 2 && type->is_signed,
+                                                .scale_dtype = scales[n / 4 % COUNT(scales)]});
+    return true;
+}
+
+static inline struct qp_code_rule pick_rule(uint64_t *seed)
+{
+    struct qp_code_rule rule;
+    size_t n_rules = 0;
+    while (rule_at(n_rules, &rule))
+        n_rules++;
+    (void)rule_at((size_t)random_below(seed, n_rules), &rule);
+    return rule;
+}
+
+/* The rule of a dtype with scales of f32. */
+static inline struct qp_code_rule rule_of(enum qplan_dtype dtype, bool asymmetric)
+{
+    return qp_code_rule(
+        &(struct qplan_scheme){.dtype = dtype, .asymmetric = asymmetric, .scale_dtype = QPLAN_F32});
+}
+
+/* The quantizer of the same dtype and level as a row. */
+static inline const struct qp_quantizer *quantizer_of(const struct qp_source_kernels *row)
+{
+    return qp_quantizer(row->dtype, QP_CODES_LINEAR, row->isa);
+}
 
 /* A zero point that the rule can have. */
 static inline int32_t pick_zero(const struct qp_code_rule *rule, uint64_t *seed)
 {
     if (!rule->asymmetric)
-        return rule->is_signed ? 0 : (rule->q_max + 1) / 2;
+        return rule->type->is_signed ? 0 : (rule->q_max + 1) / 2;
     return rule->q_min + (int32_t)random_below(seed, (uint64_t)(rule->q_max - rule->q_min + 1));
 }
 
-/* A scale of f32; if not mild at times the least normal one or close to the largest. */
+/* A scale of f32 and either sign; if not mild at times the least normal one or near the largest. */
 static inline double pick_scale(bool mild, uint64_t *seed)
 {
     static const double special[] = {0x1p-126, 1, 0x1.fffffep127, 0x1p-14, 65504, 0x1.010102p-6};
+    const double sign = random_below(seed, 2) ? -1 : 1;
     if (!mild && random_below(seed, 8) == 0)
-        return special[random_below(seed, COUNT(special))];
+        return sign * special[random_below(seed, COUNT(special))];
     int exponent = (int)random_below(seed, 40) - 20;
-    return (double)(float)ldexp(1.5 + random_signed(seed) / 2, exponent);
+    return sign * (double)(float)ldexp(1.5 + random_signed(seed) / 2, exponent);
 }
 
 /* ---- Source values --------------------------------------------------------------------------- */
@@ -308,7 +342,7 @@ static inline int32_t code_of(double x, double scale, int32_t zero, const struct
     if (isnan(x))
         return zero;
     if (isinf(x))
-        return x > 0 ? rule->q_max : rule->q_min;
+        return (x > 0) == (scale > 0) ? rule->q_max : rule->q_min;
     int32_t code = divide_to_integer(x, scale, precision) + zero;
     return code < rule->q_min ? rule->q_min : code > rule->q_max ? rule->q_max : code;
 }

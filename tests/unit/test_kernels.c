@@ -55,13 +55,13 @@ static void check_codes(const struct qp_source_kernels *row, const struct qp_til
     size_t n = tile->rows * tile->cols;
     uint8_t *codes = place_bytes(&arrays.codes, n, turn);
     guard_codes(codes, n);
-    row->quantize(tile, src, rule, scale, zero, codes);
+    quantizer_of(row)->quantize(tile, src, rule, scale, zero, codes);
     check_guard(codes, n);
     for (size_t i = 0; i < n; i++) {
         size_t set = set_of(tile, i);
         int32_t expected = code_of(source_value(row, src, i), get_work(row, scale, set), zero[set],
                                    rule, precision_of(row));
-        int32_t found = rule->is_signed ? (int8_t)codes[i] : codes[i];
+        int32_t found = rule->type->is_signed ? (int8_t)codes[i] : codes[i];
         if (found != expected)
             fail_at(row, tile, i, expected, found);
     }
@@ -70,9 +70,9 @@ static void check_codes(const struct qp_source_kernels *row, const struct qp_til
 static void quantize_tile(const struct qp_source_kernels *row, const struct qp_tile *tile,
                           uint64_t *seed)
 {
-    const struct qp_code_rule *rule = &code_rules[turn++ % COUNT(code_rules)];
+    const struct qp_code_rule picked = pick_rule(seed), *rule = &picked;
     size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
-    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn / 2);
+    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++ / 2);
     void *scale = place(&arrays.scale, n_sets * row->work_bytes);
     int32_t *zero = place(&arrays.zero, n_sets * sizeof *zero);
     pick_params(row, rule, n_sets, scale, zero, seed);
@@ -116,13 +116,14 @@ static void codes_are_those_of_the_contract_for_every_length(void **state)
 static void quantize_bounded(const struct qp_source_kernels *row, const struct qp_tile *tile,
                              uint64_t *seed)
 {
-    struct qp_code_rule rule = code_rules[turn++ % COUNT(code_rules)];
+    struct qp_code_rule rule = pick_rule(seed);
     size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
-    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn / 2);
+    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++ / 2);
     void *scale = place(&arrays.scale, n_sets * row->work_bytes);
     int32_t *zero = place(&arrays.zero, n_sets * sizeof *zero);
     for (size_t i = 0; i < n_sets; i++) { /* in the range of every source type */
-        set_work(row, scale, i, (double)(float)ldexp(1.5 + random_signed(seed) / 2, -7));
+        const double sign = random_below(seed, 2) ? -1 : 1;
+        set_work(row, scale, i, sign * (double)(float)ldexp(1.5 + random_signed(seed) / 2, -7));
         zero[i] = pick_zero(&rule, seed);
     }
     for (size_t i = 0; i < n; i++) {
@@ -191,19 +192,28 @@ static const double hard_scales[] = {
     0x1p-126,      0x1.000002p-126, 0x1p-14,       0x1.004p-14, 1,       0x1.010102p-6,
     0x1.111112p-3, 0x1.020408p-7,   0x1.99999ap-4, 65504,       0x1p100, 0x1.fffffep127};
 
+static void quantize_ties_of(const struct qp_source_kernels *row, const struct qp_code_rule *rule,
+                             double scale)
+{
+    const int32_t third = rule->q_min + (rule->q_max - rule->q_min) / 3;
+    const int32_t zero = rule->asymmetric ? third : rule->type->is_signed ? 0 : rule->q_max / 2;
+    void *src = arrays.src.begin;
+    size_t n = 0;
+    for (int32_t steps = rule->q_min - zero - 2; steps <= rule->q_max - zero + 2; steps++) {
+        for (int ulps = -2; ulps <= 2; ulps++)
+            put_source(row, src, n++, scale * (steps + 0.5), ulps);
+    }
+    check_values(row, src, n, rule, scale, zero);
+}
+
 static void quantize_ties(const struct qp_source_kernels *row)
 {
-    for (size_t s = 0; s < COUNT(hard_scales) * COUNT(code_rules); s++) {
-        const struct qp_code_rule *rule = &code_rules[s % COUNT(code_rules)];
-        double scale = hard_scales[s / COUNT(code_rules)];
-        int32_t zero = rule->asymmetric ? rule->q_min + 5 : (rule->is_signed ? 0 : rule->q_max / 2);
-        void *src = arrays.src.begin;
-        size_t n = 0;
-        for (int32_t steps = rule->q_min - zero - 2; steps <= rule->q_max - zero + 2; steps++) {
-            for (int ulps = -2; ulps <= 2; ulps++)
-                put_source(row, src, n++, scale * (steps + 0.5), ulps);
+    struct qp_code_rule rule;
+    for (size_t r = 0; rule_at(r, &rule); r++) {
+        for (size_t s = 0; s < COUNT(hard_scales); s++) {
+            quantize_ties_of(row, &rule, hard_scales[s]);
+            quantize_ties_of(row, &rule, -hard_scales[s]);
         }
-        check_values(row, src, n, rule, scale, zero);
     }
 }
 
@@ -216,6 +226,7 @@ static void ties_and_their_neighbours_round_half_to_even_at_every_code(void **st
 /* Every 16-bit value, and every 16-bit upper half of a wider one. */
 static void quantize_patterns(const struct qp_source_kernels *row)
 {
+    const struct qp_code_rule int8 = rule_of(QPLAN_INT8, false), uint4 = rule_of(QPLAN_UINT4, true);
     unsigned char *src = arrays.src.begin;
     unsigned shift = row->elem_bytes * 8u - 16;
     uint64_t seed = 4, low_half = ((uint64_t)1 << shift) - 1;
@@ -224,8 +235,10 @@ static void quantize_patterns(const struct qp_source_kernels *row)
             uint64_t bits = i << shift | (random_bits(&seed) & low_half);
             memcpy(src + i * row->elem_bytes, &bits, row->elem_bytes);
         }
-        check_values(row, src, 65536, &code_rules[0], hard_scales[s], 0);
-        check_values(row, src, 65536, &code_rules[7], hard_scales[s], 3);
+        check_values(row, src, 65536, &int8, hard_scales[s], 0);
+        check_values(row, src, 65536, &int8, -hard_scales[s], 0);
+        check_values(row, src, 65536, &uint4, hard_scales[s], 3);
+        check_values(row, src, 65536, &uint4, -hard_scales[s], 3);
     }
 }
 
@@ -235,21 +248,27 @@ static void all_patterns_of_16_bits_have_the_code_of_the_contract(void **state)
     for_each_row(quantize_patterns);
 }
 
-/* Scale 1, zero point 1, codes -2 .. 3: written out by hand. */
+/* Scales 1 and -1, zero point 1, codes -2 .. 3: written out by hand. */
 static void quantize_goldens(const struct qp_source_kernels *row)
 {
-    static const struct qp_code_rule rule = RULE(-2, 3, true, true, QPLAN_F32);
+    struct qp_code_rule rule = rule_of(QPLAN_INT8, true);
     static const double x[] = {-4.5, -3.5, -3, -2.5, -0.5, 0.5, 1.5, 2, 2.5, 2.515625};
-    static const int8_t expected[] = {-2, -2, -2, -1, 1, 1, 3, 3, 3, 3};
+    static const int8_t expected[][COUNT(x)] = {{-2, -2, -2, -1, 1, 1, 3, 3, 3, 3},
+                                                {3, 3, 3, 3, 1, 1, -1, -1, -1, -2}};
     struct qp_tile tile = flat_tile(COUNT(x));
     double scale;
     int32_t zero = 1;
     int8_t codes[COUNT(x)];
-    set_work(row, &scale, 0, 1);
+    rule.q_min = -2;
+    rule.q_max = 3;
     for (size_t i = 0; i < COUNT(x); i++)
         put_source(row, arrays.src.begin, i, x[i], 0);
-    row->quantize(&tile, arrays.src.begin, &rule, &scale, &zero, (uint8_t *)codes);
-    assert_memory_equal(codes, expected, sizeof codes);
+    for (size_t s = 0; s < COUNT(expected); s++) {
+        set_work(row, &scale, 0, s == 0 ? 1 : -1);
+        quantizer_of(row)->quantize(&tile, arrays.src.begin, &rule, &scale, &zero,
+                                    (uint8_t *)codes);
+        assert_memory_equal(codes, expected[s], sizeof codes);
+    }
 }
 
 static void the_zero_point_is_added_after_rounding(void **state)
@@ -308,8 +327,9 @@ static void range_tile(const struct qp_source_kernels *row, const struct qp_tile
 {
     size_t n = tile->rows * tile->cols;
     unsigned char *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
+    const struct qp_code_rule rule = rule_of(QPLAN_INT8, false);
     for (size_t i = 0; i < n; i++)
-        put_hard_value(row, src, i, 0x1p-4, &code_rules[0], 0, seed);
+        put_hard_value(row, src, i, 0x1p-4, &rule, 0, seed);
     check_ranges(row, tile, src);
 }
 
@@ -374,22 +394,22 @@ static void ranges_are_exact_and_skip_what_is_not_finite(void **state)
 static void dequantize_tile(const struct qp_source_kernels *row, const struct qp_tile *tile,
                             uint64_t *seed)
 {
-    const struct qp_code_rule *rule = &code_rules[turn++ % COUNT(code_rules)];
+    const struct qp_code_rule picked = pick_rule(seed), *rule = &picked;
     size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
-    uint8_t *codes = place_bytes(&arrays.codes, n, turn / 2);
+    uint8_t *codes = place_bytes(&arrays.codes, n, turn++ / 2);
     void *scale = place(&arrays.scale, n_sets * row->work_bytes);
     int32_t *zero = place(&arrays.zero, n_sets * sizeof *zero);
     void *y = place(&arrays.y, n * row->work_bytes);
     pick_params(row, rule, n_sets, scale, zero, seed);
     for (size_t i = 0; i < n; i++) /* from a file any byte may come */
         codes[i] = (uint8_t)random_bits(seed);
-    row->work->dequantize(tile, codes, rule->is_signed, scale, zero, y);
+    quantizer_of(row)->dequantize(tile, codes, rule, scale, zero, y);
     for (size_t i = 0; i < n; i++) {
         size_t set = set_of(tile, i);
-        int32_t code = rule->is_signed ? (int8_t)codes[i] : codes[i];
+        int32_t code = rule->type->is_signed ? (int8_t)codes[i] : codes[i];
         double expected = decoded(row, get_work(row, scale, set), code - zero[set]);
         double found = get_work(row, y, i);
-        if (found != expected)
+        if (memcmp(&found, &expected, sizeof found) != 0) /* the sign of 0 included */
             fail_at(row, tile, i, expected, found);
     }
 }

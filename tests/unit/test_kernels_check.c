@@ -33,9 +33,9 @@ static void plain_check(const struct qp_source_kernels *row, const struct qp_til
         size_t set = set_of(tile, i);
         double s = get_work(row, scale, set), x = source_value(row, src, i);
         double value = get_work(row, y, i);
-        double least = decoded(row, s, rule->q_min - zero[set]);
-        double most = decoded(row, s, rule->q_max - zero[set]);
-        enum verdict verdict = judge(x, value, least, most, bound[set]);
+        double first = decoded(row, s, rule->q_min - zero[set]);
+        double last = decoded(row, s, rule->q_max - zero[set]);
+        enum verdict verdict = judge(x, value, fmin(first, last), fmax(first, last), bound[set]);
         result->nonfinite += isfinite(x) ? 0 : 1;
         if (verdict == OFFENDS && result->offences++ == 0)
             result->first_offence = i;
@@ -84,9 +84,9 @@ static uint64_t turn;
 static void check_tile(const struct qp_source_kernels *row, const struct qp_tile *tile,
                        uint64_t *seed)
 {
-    const struct qp_code_rule *rule = &code_rules[turn++ % COUNT(code_rules)];
+    const struct qp_code_rule picked = pick_rule(seed), *rule = &picked;
     size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
-    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn / 2);
+    void *src = place_bytes(&arrays.src, n * row->elem_bytes, turn++);
     void *y = place(&arrays.y, n * row->work_bytes);
     void *scale = place(&arrays.scale, n_sets * row->work_bytes);
     int32_t *zero = place(&arrays.zero, n_sets * sizeof *zero);
@@ -96,7 +96,7 @@ static void check_tile(const struct qp_source_kernels *row, const struct qp_tile
         set_work(row, scale, i, pick_scale(false, seed));
         zero[i] = pick_zero(rule, seed);
     }
-    row->work->bounds(n_sets, scale, rule->q_max - rule->q_min > 15 ? 8 : 4, bound);
+    row->work->bounds(n_sets, scale, rule->type, bound);
     for (size_t i = 0; i < n; i++) {
         size_t set = set_of(tile, i);
         double s = get_work(row, scale, set);
@@ -105,7 +105,7 @@ static void check_tile(const struct qp_source_kernels *row, const struct qp_tile
         set_work(row, y, i, pick_decoded(row, x, s, zero[set], rule, seed));
     }
     plain_check(row, tile, src, y, rule, scale, zero, bound, &expected);
-    row->check(tile, src, y, rule, scale, zero, bound, &found);
+    quantizer_of(row)->check(tile, src, y, rule, scale, zero, bound, &found);
     assert_same_check(row, &expected, &found);
 }
 
@@ -127,10 +127,11 @@ static void offences_and_clips_are_counted_and_found_by_every_kernel(void **stat
     for_each_row(check_tiles);
 }
 
-/* A scale from a damaged file, which decodes to values that are no numbers. */
+/* A scale from a damaged file, which decodes to nothing that could be right. */
 static void check_no_number(const struct qp_source_kernels *row)
 {
-    static const double scales[] = {NAN, -1};
+    static const double scales[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
+    const struct qp_code_rule rule = rule_of(QPLAN_INT8, false);
     struct qp_tile tile = flat_tile(40);
     for (size_t s = 0; s < COUNT(scales); s++) {
         double scale, y[40], bound;
@@ -142,9 +143,9 @@ static void check_no_number(const struct qp_source_kernels *row)
             codes[i] = (uint8_t)(i + 1);
             put_source(row, arrays.src.begin, i, (double)(i + 1), 0);
         }
-        row->work->bounds(1, &scale, 8, &bound);
-        row->work->dequantize(&tile, codes, true, &scale, &zero, y);
-        row->check(&tile, arrays.src.begin, y, &code_rules[0], &scale, &zero, &bound, &found);
+        row->work->bounds(1, &scale, rule.type, &bound);
+        quantizer_of(row)->dequantize(&tile, codes, &rule, &scale, &zero, y);
+        quantizer_of(row)->check(&tile, arrays.src.begin, y, &rule, &scale, &zero, &bound, &found);
         assert_int_equal(found.offences, COUNT(codes));
         assert_int_equal(found.first_offence, 0);
     }
@@ -282,10 +283,14 @@ static double random_place(uint64_t *seed, enum reach reach)
     }
 }
 
-/* Every other step is a power of two: half of it then has twice the bits below it that it has. */
+/*
+ * Every other step is a power of two: half of it then has twice the bits below it that it has. It
+ * comes with the sign of a scale.
+ */
 static double random_step(uint64_t *seed, size_t run)
 {
-    return (run % 2 ? 1 : 1.5 + random_signed(seed) / 2) * ldexp(1, (int)(run % 13) - 10);
+    const double step = (run % 2 ? 1 : 1.5 + random_signed(seed) / 2);
+    return step * ldexp(random_below(seed, 2) ? -1 : 1, (int)(run % 13) - 10);
 }
 
 /* A bound is a little more than what its run needs. */
@@ -422,25 +427,27 @@ static void sums_of_values_that_cancel_are_the_same_bits(void **state)
 /* ---- bound ----------------------------------------------------------------------------------- */
 
 /*
- * Whether candidate is above, at or below s/2 + s * 2^k + 2^-149, exactly: s has 24 bits, so every
- * difference here fits 64 bits.
+ * Whether candidate is above, at or below s * reach + s * 2^k + 2^-149, exactly: s > 0 has 24 bits
+ * and the reach of a linear type one, so every difference here fits 64 bits.
  */
-static int compare_bound(double candidate, double s, int k)
+static int compare_bound(double candidate, double s, double reach, int k)
 {
-    long double rest = (long double)candidate - (long double)s / 2;
+    long double rest = (long double)candidate - (long double)s * (long double)reach;
     rest -= ldexpl((long double)s, k);
     return (rest > 0x1p-149L) - (rest < 0x1p-149L);
 }
 
-static void check_bound(const struct qp_source_kernels *row, double s, unsigned bits)
+static void check_bound(const struct qp_source_kernels *row, double s,
+                        const struct qp_code_type *type)
 {
-    int k = (int)bits - (works_in_f32(row) ? 21 : 50);
+    int k = type->bits - (works_in_f32(row) ? 21 : 50);
     double work, bound;
     set_work(row, &work, 0, s);
-    row->work->bounds(1, &work, bits, &bound);
+    row->work->bounds(1, &work, type, &bound);
     double lower = nextafter(nextafter(bound, 0), 0);
-    if (compare_bound(bound, s, k) < 0 || compare_bound(lower, s, k) > 0)
-        fail_msg("the bound of scale %a with %u bits is %a", s, bits, bound);
+    s = fabs(s);
+    if (compare_bound(bound, s, type->reach, k) < 0 || compare_bound(lower, s, type->reach, k) > 0)
+        fail_msg("the bound of scale %a with %s is %a", s, type->name, bound);
 }
 
 static void check_bounds(const struct qp_source_kernels *row)
@@ -452,8 +459,10 @@ static void check_bounds(const struct qp_source_kernels *row)
             s = i == 0 ? ldexp(1, exponent) : i == 1 ? ldexp(0x1.fffffep0, exponent) : s;
             if (s > (double)FLT_MAX)
                 continue;
-            check_bound(row, s, 4);
-            check_bound(row, s, 8);
+            for (size_t t = 0; qp_code_types[t]; t++) {
+                check_bound(row, s, qp_code_types[t]);
+                check_bound(row, -s, qp_code_types[t]);
+            }
         }
     }
 }

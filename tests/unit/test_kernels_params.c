@@ -7,68 +7,80 @@
 /* ---- Known values ---------------------------------------------------------------------------- */
 
 struct known {
-    struct qp_code_rule rule;
+    struct qplan_scheme scheme;
     double lo, hi, scale;
     int32_t zero;
 };
 
+enum { WHOLE, NARROW };
+enum { SYMMETRIC, ASYMMETRIC };
+
+#define SCHEME(code, is_narrow, is_asymmetric, scale)                                              \
+    {                                                                                              \
+        .dtype = (code), .narrow = (is_narrow), .asymmetric = (is_asymmetric),                     \
+        .scale_dtype = (scale)                                                                     \
+    }
+
 static const struct known known[] = {
     /* symmetric: the largest magnitude over half the steps */
-    {RULE(-128, 127, false, true, QPLAN_F32), -2, 2, 0x1.010102p-6, 0},
-    {RULE(-128, 127, false, true, QPLAN_F32), -1, 3, 0x1.818182p-6, 0},
-    {RULE(-8, 7, false, true, QPLAN_F32), -1, 0, 0x1.111112p-3, 0},
-    {RULE(0, 255, false, false, QPLAN_F32), -2, 1, 0x1.010102p-6, 128},
-    {RULE(0, 15, false, false, QPLAN_F32), 0, 1, 0x1.111112p-3, 8},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F32), -2, 2, 0x1.010102p-6, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F32), -1, 3, 0x1.818182p-6, 0},
+    {SCHEME(QPLAN_INT4, WHOLE, SYMMETRIC, QPLAN_F32), -1, 0, 0x1.111112p-3, 0},
+    {SCHEME(QPLAN_UINT8, WHOLE, SYMMETRIC, QPLAN_F32), -2, 1, 0x1.010102p-6, 128},
+    {SCHEME(QPLAN_UINT4, WHOLE, SYMMETRIC, QPLAN_F32), 0, 1, 0x1.111112p-3, 8},
     /* narrow: over the largest code */
-    {RULE(-127, 127, false, true, QPLAN_F32), -1, 1, 0x1.020408p-7, 0},
-    {RULE(-7, 7, false, true, QPLAN_F32), -1, 1, 0x1.24924ap-3, 0},
-    {RULE(-7, 7, true, true, QPLAN_F32), -1, 2, 0x1.b6db6ep-3, -2},
-    {RULE(-127, 127, true, true, QPLAN_F32), -3, 1, 0x1.020408p-6, 63},
+    {SCHEME(QPLAN_INT8, NARROW, SYMMETRIC, QPLAN_F32), -1, 1, 0x1.020408p-7, 0},
+    {SCHEME(QPLAN_INT4, NARROW, SYMMETRIC, QPLAN_F32), -1, 1, 0x1.24924ap-3, 0},
+    {SCHEME(QPLAN_INT4, NARROW, ASYMMETRIC, QPLAN_F32), -1, 2, 0x1.b6db6ep-3, -2},
+    {SCHEME(QPLAN_INT8, NARROW, ASYMMETRIC, QPLAN_F32), -3, 1, 0x1.020408p-6, 63},
     /* asymmetric: the width over the steps, 0 always inside */
-    {RULE(-128, 127, true, true, QPLAN_F32), -1, 3, 0x1.010102p-6, -64},
-    {RULE(0, 255, true, false, QPLAN_F32), -1, 3, 0x1.010102p-6, 64},
-    {RULE(0, 255, true, false, QPLAN_F32), 0, 20, 0x1.414142p-4, 0},
-    {RULE(0, 255, true, false, QPLAN_F32), -20, 0, 0x1.414142p-4, 255},
-    {RULE(-8, 7, true, true, QPLAN_F32), -0.5, 0.25, 0x1.99999ap-5, 2},
+    {SCHEME(QPLAN_INT8, WHOLE, ASYMMETRIC, QPLAN_F32), -1, 3, 0x1.010102p-6, -64},
+    {SCHEME(QPLAN_UINT8, WHOLE, ASYMMETRIC, QPLAN_F32), -1, 3, 0x1.010102p-6, 64},
+    {SCHEME(QPLAN_UINT8, WHOLE, ASYMMETRIC, QPLAN_F32), 0, 20, 0x1.414142p-4, 0},
+    {SCHEME(QPLAN_UINT8, WHOLE, ASYMMETRIC, QPLAN_F32), -20, 0, 0x1.414142p-4, 255},
+    {SCHEME(QPLAN_INT4, WHOLE, ASYMMETRIC, QPLAN_F32), -0.5, 0.25, 0x1.99999ap-5, 2},
     /* nearly a tie: the scale is a little more than 2/15, so the quotient is above -7.5 */
-    {RULE(0, 15, true, false, QPLAN_F32), -1, 1, 0x1.111112p-3, 7},
+    {SCHEME(QPLAN_UINT4, WHOLE, ASYMMETRIC, QPLAN_F32), -1, 1, 0x1.111112p-3, 7},
     /* nothing but zeros */
-    {RULE(-128, 127, false, true, QPLAN_F32), 0, 0, 1, 0},
-    {RULE(-128, 127, true, true, QPLAN_F32), -0.0, 0, 1, 0},
-    {RULE(0, 255, true, false, QPLAN_F32), 0, 0, 1, 0},
-    {RULE(0, 255, false, false, QPLAN_F32), 0, 0, 1, 128},
-    {RULE(0, 15, false, false, QPLAN_F32), 0, 0, 1, 8},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F32), 0, 0, 1, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, ASYMMETRIC, QPLAN_F32), -0.0, 0, 1, 0},
+    {SCHEME(QPLAN_UINT8, WHOLE, ASYMMETRIC, QPLAN_F32), 0, 0, 1, 0},
+    {SCHEME(QPLAN_UINT8, WHOLE, SYMMETRIC, QPLAN_F32), 0, 0, 1, 128},
+    {SCHEME(QPLAN_UINT4, WHOLE, SYMMETRIC, QPLAN_F32), 0, 0, 1, 8},
     /* the ends of f32: the width overflows, the scale does not */
-    {RULE(-128, 127, false, true, QPLAN_F32), -(double)FLT_MAX, 1, 0x1.0101p121, 0},
-    {RULE(-8, 7, false, true, QPLAN_F32), 0, (double)FLT_MAX, 0x1.11111p125, 0},
-    {RULE(0, 255, true, false, QPLAN_F32), -(double)FLT_MAX, (double)FLT_MAX, 0x1.0101p121, 128},
-    {RULE(-128, 127, true, true, QPLAN_BF16), -(double)FLT_MAX, (double)FLT_MAX, 0x1.02p121, -1},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F32), -(double)FLT_MAX, 1, 0x1.0101p121, 0},
+    {SCHEME(QPLAN_INT4, WHOLE, SYMMETRIC, QPLAN_F32), 0, (double)FLT_MAX, 0x1.11111p125, 0},
+    {SCHEME(QPLAN_UINT8, WHOLE, ASYMMETRIC, QPLAN_F32), -(double)FLT_MAX, (double)FLT_MAX,
+     0x1.0101p121, 128},
+    {SCHEME(QPLAN_INT8, WHOLE, ASYMMETRIC, QPLAN_BF16), -(double)FLT_MAX, (double)FLT_MAX,
+     0x1.02p121, -1},
     /* too small: the least normal of the stored dtype */
-    {RULE(-128, 127, false, true, QPLAN_F32), 0, 0x1p-149, 0x1p-126, 0},
-    {RULE(-128, 127, false, true, QPLAN_F32), -0x1p-120, 0, 0x1p-126, 0},
-    {RULE(-128, 127, false, true, QPLAN_F16), -0x1p-8, 0, 0x1p-14, 0},
-    {RULE(-128, 127, false, true, QPLAN_BF16), -0x1p-149, 0, 0x1p-126, 0},
-    {RULE(0, 255, true, false, QPLAN_F16), -0x1p-20, 0x1p-20, 0x1p-14, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F32), 0, 0x1p-149, 0x1p-126, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F32), -0x1p-120, 0, 0x1p-126, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F16), -0x1p-8, 0, 0x1p-14, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_BF16), -0x1p-149, 0, 0x1p-126, 0},
+    {SCHEME(QPLAN_UINT8, WHOLE, ASYMMETRIC, QPLAN_F16), -0x1p-20, 0x1p-20, 0x1p-14, 0},
     /* up to the next value of the stored dtype: 4/255 and 1/7.5 */
-    {RULE(-128, 127, false, true, QPLAN_F16), -2, 2, 0x1.014p-6, 0},
-    {RULE(-128, 127, false, true, QPLAN_BF16), -2, 2, 0x1.02p-6, 0},
-    {RULE(-8, 7, false, true, QPLAN_BF16), -1, 1, 0x1.12p-3, 0},
-    {RULE(-8, 7, false, true, QPLAN_F16), -1, 1, 0x1.114p-3, 0},
-    {RULE(-128, 127, false, true, QPLAN_BF16), -127.5, 0, 1, 0}, /* exact: stays */
-    {RULE(-128, 127, false, true, QPLAN_F16), 0, 65504 * 127.5, 65504, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F16), -2, 2, 0x1.014p-6, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_BF16), -2, 2, 0x1.02p-6, 0},
+    {SCHEME(QPLAN_INT4, WHOLE, SYMMETRIC, QPLAN_BF16), -1, 1, 0x1.12p-3, 0},
+    {SCHEME(QPLAN_INT4, WHOLE, SYMMETRIC, QPLAN_F16), -1, 1, 0x1.114p-3, 0},
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_BF16), -127.5, 0, 1, 0}, /* exact: stays */
+    {SCHEME(QPLAN_INT8, WHOLE, SYMMETRIC, QPLAN_F16), 0, 65504 * 127.5, 65504, 0},
 };
 
 static void check_known(const struct qp_source_kernels *row)
 {
     for (size_t i = 0; i < COUNT(known); i++) {
         const struct known *k = &known[i];
+        const struct qp_code_rule rule = qp_code_rule(&k->scheme);
         double lo, hi, scale;
         int32_t zero;
         set_work(row, &lo, 0, k->lo);
         set_work(row, &hi, 0, k->hi);
-        assert_int_equal(row->work->params(&k->rule, 1, &lo, &hi, &scale, &zero), 1);
+        assert_int_equal(quantizer_of(row)->params(&rule, 1, &lo, &hi, &scale, &zero), 1);
         double found = get_work(row, &scale, 0);
-        if (k->rule.scale_dtype == QPLAN_F32 && !works_in_f32(row)) {
+        if (rule.scale_dtype == QPLAN_F32 && !works_in_f32(row)) {
             /* f64 finds the scale itself more precisely: at most one step of f32 apart */
             assert_true(fabs(found - k->scale) <= k->scale * 0x1p-22);
             if (found != k->scale)
@@ -150,7 +162,7 @@ static int32_t plain_zero(const struct qp_source_kernels *row, const struct qp_c
                           double lo, double hi, double scale)
 {
     if (!rule->asymmetric)
-        return rule->is_signed ? 0 : rule->q_max == 15 ? 8 : 128;
+        return rule->type->is_signed ? 0 : (rule->q_max + 1) / 2;
     if (lo == hi)
         return 0;
     int32_t zero = rule->q_min - divide_to_integer(lo, scale, precision_of(row));
@@ -167,7 +179,7 @@ static void check_range(const struct qp_source_kernels *row, const struct qp_cod
     lo = get_work(row, &low, 0);
     hi = get_work(row, &high, 0);
     double expected = stored_scale(plain_scale(row, rule, lo, hi), rule->scale_dtype);
-    size_t n = row->work->params(rule, 1, &low, &high, &scale, &zero);
+    size_t n = quantizer_of(row)->params(rule, 1, &low, &high, &scale, &zero);
     assert_int_equal(n, isinf(expected) ? 0 : 1);
     if (n == 0)
         return;
@@ -180,12 +192,10 @@ static void check_range(const struct qp_source_kernels *row, const struct qp_cod
 
 static void check_ranges(const struct qp_source_kernels *row)
 {
-    static const enum qplan_dtype stored[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16};
     uint64_t seed = 12;
     int widest = works_in_f32(row) ? 126 : 1020;
     for (int i = 0; i < 200000; i++) {
-        struct qp_code_rule rule = code_rules[random_below(&seed, COUNT(code_rules))];
-        rule.scale_dtype = stored[random_below(&seed, 3)];
+        struct qp_code_rule rule = pick_rule(&seed);
         int exponent = (int)random_below(&seed, 60) - 30;
         if (i % 8 == 0)
             exponent = (int)random_below(&seed, 2 * (uint64_t)widest) - widest;
@@ -207,20 +217,22 @@ static void parameters_are_those_of_the_contract(void **state)
 static void check_overflow(const struct qp_source_kernels *row)
 {
     static const double largest[] = {65504, 65504.1, 1e6};
-    struct qp_code_rule rule = RULE(-128, 127, false, true, QPLAN_F16);
+    struct qp_code_rule rule = rule_of(QPLAN_INT8, false);
     double lo[3], hi[3], scale[3];
     int32_t zero[3];
+    rule.scale_dtype = QPLAN_F16;
     for (size_t first = 0; first < 3; first++) {
         for (size_t i = 0; i < 3; i++) {
             set_work(row, lo, i, 0);
             set_work(row, hi, i, i < first ? largest[0] * 127.5 : largest[1 + i % 2] * 127.5);
         }
-        assert_int_equal(row->work->params(&rule, 3, lo, hi, scale, zero), first);
+        assert_int_equal(quantizer_of(row)->params(&rule, 3, lo, hi, scale, zero), first);
     }
-    assert_int_equal(row->work->params(&rule, 0, lo, hi, scale, zero), 0);
+    assert_int_equal(quantizer_of(row)->params(&rule, 0, lo, hi, scale, zero), 0);
     rule.scale_dtype = QPLAN_F32; /* f64 data alone can be too large for f32 */
     set_work(row, hi, 0, works_in_f32(row) ? (double)FLT_MAX : 1e300);
-    assert_int_equal(row->work->params(&rule, 1, lo, hi, scale, zero), works_in_f32(row) ? 1 : 0);
+    assert_int_equal(quantizer_of(row)->params(&rule, 1, lo, hi, scale, zero),
+                     works_in_f32(row) ? 1 : 0);
 }
 
 static void a_scale_that_does_not_fit_is_named(void **state)

@@ -29,7 +29,7 @@ static void run_batch_as(const struct qp_tile *tile, const int32_t *zero,
                          const struct qp_code_rule *rule)
 {
     static uint8_t codes[COUNT(batch.x)];
-    batch.row->quantize(tile, batch.x, rule, batch.scale, zero, codes);
+    quantizer_of(batch.row)->quantize(tile, batch.x, rule, batch.scale, zero, codes);
     for (size_t i = 0; i < batch.n; i++) {
         if (codes[i] != batch.expected[i])
             fail_msg("%s: %a / %a: expected %d, found %d", qplan_isa_name(batch.row->isa),
@@ -37,22 +37,28 @@ static void run_batch_as(const struct qp_tile *tile, const int32_t *zero,
     }
 }
 
-/* As columns and as runs, above and below zero, with what a kernel may be told and without. */
+/*
+ * As columns and as runs, with what a kernel may be told and without; the values and then the
+ * scales above and below zero. A quotient below zero is taken away from the zero point.
+ */
 static void run_batch(void)
 {
     static int32_t zero[COUNT(batch.x)];
-    struct qp_code_rule rule = RULE(0, 255, true, false, QPLAN_F32);
+    struct qp_code_rule rule = rule_of(QPLAN_UINT8, true);
     const struct qp_tile columns = {1, batch.n, 1, 1, 0}, rows = {batch.n, 1, 1, 1, 0};
-    for (int sign = 0; sign < 2; sign++) {
+    for (int turn = 0; turn < 4; turn++) {
         for (int bounded = 0; bounded < 2; bounded++) {
             rule.bounded = bounded;
             run_batch_as(&columns, zero, &rule);
             run_batch_as(&rows, zero, &rule);
         }
         for (size_t i = 0; i < batch.n; i++) {
-            batch.x[i] = -batch.x[i];
+            if (turn % 2)
+                batch.scale[i] = -batch.scale[i];
+            else
+                batch.x[i] = -batch.x[i];
             batch.expected[i] = (uint8_t)(255 - batch.expected[i]);
-            zero[i] = sign ? 0 : 255;
+            zero[i] = 255 - zero[i];
         }
     }
     batch.total += batch.n;

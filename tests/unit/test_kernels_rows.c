@@ -108,11 +108,11 @@ static void check_bounds(const struct qp_source_kernels *row, size_t n, uint64_t
     void *scale = place(&arrays.scale, n * row->work_bytes);
     double *expected = place(&arrays.lo, n * sizeof(double));
     double *found = place(&arrays.hi, n * sizeof(double));
-    unsigned bits = random_below(seed, 2) ? 4 : 8;
+    const struct qp_code_type *type = pick_rule(seed).type;
     for (size_t i = 0; i < n; i++)
         put_any_work(row, scale, i, seed);
-    scalar_of(row)->work->bounds(n, scale, bits, expected);
-    row->work->bounds(n, scale, bits, found);
+    scalar_of(row)->work->bounds(n, scale, type, expected);
+    row->work->bounds(n, scale, type, found);
     for (size_t i = 0; i < n; i++)
         assert_true(found[i] == expected[i] || (isnan(found[i]) && isnan(expected[i])));
 }
@@ -145,7 +145,7 @@ static void put_range(const struct qp_source_kernels *row, void *lo, void *hi, s
 
 static void check_params(const struct qp_source_kernels *row, size_t n, uint64_t *seed)
 {
-    const struct qp_code_rule *rule = &code_rules[random_below(seed, COUNT(code_rules))];
+    const struct qp_code_rule picked = pick_rule(seed), *rule = &picked;
     void *lo = place(&arrays.lo, n * row->work_bytes), *hi = place(&arrays.hi, n * row->work_bytes);
     void *scale = place(&arrays.scale, n * row->work_bytes);
     void *expected = place(&arrays.y, n * row->work_bytes);
@@ -153,8 +153,8 @@ static void check_params(const struct qp_source_kernels *row, size_t n, uint64_t
     int32_t *expected_zero = place(&arrays.bound, n * sizeof *zero);
     for (size_t i = 0; i < n; i++)
         put_range(row, lo, hi, i, seed);
-    size_t good = scalar_of(row)->work->params(rule, n, lo, hi, expected, expected_zero);
-    assert_int_equal(row->work->params(rule, n, lo, hi, scale, zero), good);
+    size_t good = quantizer_of(scalar_of(row))->params(rule, n, lo, hi, expected, expected_zero);
+    assert_int_equal(quantizer_of(row)->params(rule, n, lo, hi, scale, zero), good);
     assert_same_work(row, expected, scale, good, "params");
     assert_memory_equal(zero, expected_zero, good * sizeof *zero);
 }
@@ -194,8 +194,9 @@ static void parameters_and_merged_ranges_are_the_same_at_every_length(void **sta
 static void check_damage(const struct qp_source_kernels *row, const struct qp_tile *tile,
                          uint64_t *seed)
 {
-    const struct qp_source_kernels *scalar = scalar_of(row);
-    const struct qp_code_rule *rule = &code_rules[random_below(seed, COUNT(code_rules))];
+    const struct qp_quantizer *quantizer = quantizer_of(row),
+                              *scalar = quantizer_of(scalar_of(row));
+    const struct qp_code_rule picked = pick_rule(seed), *rule = &picked;
     size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
     void *src = place(&arrays.src, n * row->elem_bytes),
          *scale = place(&arrays.scale, n_sets * row->work_bytes);
@@ -207,7 +208,7 @@ static void check_damage(const struct qp_source_kernels *row, const struct qp_ti
     struct qp_check expected, found;
     for (size_t i = 0; i < n_sets; i++) {
         put_any_work(row, scale, i, seed);
-        zero[i] = rule->is_signed ? (int8_t)random_bits(seed) : (uint8_t)random_bits(seed);
+        zero[i] = rule->type->is_signed ? (int8_t)random_bits(seed) : (uint8_t)random_bits(seed);
     }
     for (size_t i = 0; i < n; i++) {
         double s = get_work(row, scale, set_of(tile, i));
@@ -218,12 +219,12 @@ static void check_damage(const struct qp_source_kernels *row, const struct qp_ti
             put_source(row, src, i, 0, 0);
         }
     }
-    scalar->work->dequantize(tile, codes, rule->is_signed, scale, zero, expected_y);
-    row->work->dequantize(tile, codes, rule->is_signed, scale, zero, y);
+    scalar->dequantize(tile, codes, rule, scale, zero, expected_y);
+    quantizer->dequantize(tile, codes, rule, scale, zero, y);
     assert_same_work(row, expected_y, y, n, "dequantize");
-    scalar->work->bounds(n_sets, scale, 8, bound);
+    scalar_of(row)->work->bounds(n_sets, scale, rule->type, bound);
     scalar->check(tile, src, y, rule, scale, zero, bound, &expected);
-    row->check(tile, src, y, rule, scale, zero, bound, &found);
+    quantizer->check(tile, src, y, rule, scale, zero, bound, &found);
     assert_int_equal(found.offences, expected.offences);
     assert_int_equal(found.clipped, expected.clipped);
     assert_int_equal(found.nonfinite, expected.nonfinite);
@@ -266,6 +267,25 @@ static void the_table_has_a_row_for_every_type_and_level(void **state)
     assert_null(qp_source_kernels(QPLAN_INT8, QPLAN_ISA_BEST));
 }
 
+static void every_kind_of_codes_has_a_quantizer_at_every_level(void **state)
+{
+    (void)state;
+    for (size_t t = 0; qp_code_types[t]; t++) {
+        const enum qp_code_kind kind = qp_code_types[t]->kind;
+        for (size_t i = 0; i < COUNT(source_dtypes); i++) {
+            for (unsigned isa = QPLAN_ISA_SCALAR; isa <= QPLAN_ISA_AVX512; isa++) {
+                const struct qp_quantizer *row =
+                    qp_quantizer(source_dtypes[i], kind, (enum qplan_isa)isa);
+                assert_non_null(row);
+                assert_int_equal(row->dtype, source_dtypes[i]);
+                assert_int_equal(row->kind, kind);
+                assert_true((unsigned)row->isa <= isa);
+            }
+        }
+        assert_null(qp_quantizer(QPLAN_INT8, kind, QPLAN_ISA_BEST));
+    }
+}
+
 static void levels_are_found_by_name(void **state)
 {
     struct qplan_error err;
@@ -305,6 +325,7 @@ int main(void)
         cmocka_unit_test(parameters_and_merged_ranges_are_the_same_at_every_length),
         cmocka_unit_test(damaged_parameters_are_judged_the_same),
         cmocka_unit_test(the_table_has_a_row_for_every_type_and_level),
+        cmocka_unit_test(every_kind_of_codes_has_a_quantizer_at_every_level),
         cmocka_unit_test(levels_are_found_by_name),
         cmocka_unit_test(every_level_has_been_walked),
     };

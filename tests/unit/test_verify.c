@@ -62,6 +62,21 @@ static void nothing_is_proven_by_a_scale_that_is_no_scale(void **state)
     }
 }
 
+/* The layout has no scale below 0, though codes of the other sign would decode to the same values.
+ */
+static void nothing_is_proven_by_a_scale_below_zero(void **state)
+{
+    struct sample s = plain_sample;
+    struct qplan_error err;
+    (void)state;
+    s.scale[2] = -s.scale[2];
+    for (size_t i = 2 * COLS; i < 3 * COLS; i++) {
+        s.codes[i] = (int8_t)-s.codes[i];
+        assert_true(sample_y(&s, i) == sample_y(&plain_sample, i));
+    }
+    assert_offence(verify(&s, 1, &s, 1, &err), &err, "'w'", "outside the bound at [2,0]");
+}
+
 /* inspect and dequantize refuse such a file as bad input. */
 static void a_scale_that_is_no_scale_is_bad_input_elsewhere(void **state)
 {
@@ -214,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_file_is_proven),
         cmocka_unit_test(nothing_is_proven_by_a_scale_that_is_no_scale),
+        cmocka_unit_test(nothing_is_proven_by_a_scale_below_zero),
         cmocka_unit_test(a_scale_that_is_no_scale_is_bad_input_elsewhere),
         cmocka_unit_test(the_first_offender_is_described),
         cmocka_unit_test(a_clipped_value_is_an_offence_with_minmax),

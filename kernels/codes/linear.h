@@ -1,13 +1,14 @@
 /*
- * range.h - scale and zero point of one parameter set from the least and largest of its values.
+ * linear.h - the arithmetic of linear codes: rounding a quotient, and scale and zero point of one
+ * parameter set from the least and largest of its values.
  *
  * One text for both working precisions. Every step is a single IEEE operation in that precision
  * (division, never a reciprocal), so that any backend which repeats it gets the same bits. Rounding
  * the scale up to its stored dtype is the caller's; the zero point is found with the stored scale.
  * Needs round-to-nearest and no contraction; never looks at the rounding mode.
  */
-#ifndef QP_KERNELS_RANGE_H
-#define QP_KERNELS_RANGE_H
+#ifndef QP_KERNELS_LINEAR_H
+#define QP_KERNELS_LINEAR_H
 
 #include "kernels/dtypes/bits.h"
 
@@ -26,7 +27,7 @@
  *               type; asymmetric inside q_min .. q_max, which must include 0, and 0 for a set of
  *               zeros.
  */
-#define QP_DEFINE_RANGE(SUFFIX, T, SHIFT, MAX)                                                     \
+#define QP_DEFINE_LINEAR(SUFFIX, T, SHIFT, MAX)                                                    \
     static inline T qp_rne_##SUFFIX(T x)                                                           \
     {                                                                                              \
         return (x + (SHIFT)) - (SHIFT);                                                            \
@@ -61,9 +62,9 @@
         return q_min - (int32_t)qp_rne_##SUFFIX(steps_below < least ? least : steps_below);        \
     }
 
-QP_DEFINE_RANGE(f32, float, 0x1.8p23f, 0x1.fffffep127f)
-QP_DEFINE_RANGE(f64, double, 0x1.8p52, 0x1.fffffffffffffp1023)
+QP_DEFINE_LINEAR(f32, float, 0x1.8p23f, 0x1.fffffep127f)
+QP_DEFINE_LINEAR(f64, double, 0x1.8p52, 0x1.fffffffffffffp1023)
 
-#undef QP_DEFINE_RANGE
+#undef QP_DEFINE_LINEAR
 
 #endif
