@@ -9,72 +9,8 @@
 
 #include <string.h>
 
-/* ---- Running an example -----------------------------------------------------------------------
+/* ---- One proof --------------------------------------------------------------------------------
  */
-
-static struct qplan_op_desc desc_of(const struct qp_op_example *p, const struct qp_op_row *row)
-{
-    return (struct qplan_op_desc){row->info.name, p->fields, p->n_fields, p->tensors, p->n_inputs};
-}
-
-/* Outputs behind the inputs, full of a byte that no result should have kept. */
-static enum qplan_status make_outputs(struct qp_op_example *p, const struct qplan_op *op,
-                                      struct qplan_error *err)
-{
-    struct qplan_tensor output;
-    for (size_t i = 0; qplan_op_output(op, i, &output); i++) {
-        size_t k = 0;
-        while (k < p->n_inputs && strcmp(p->tensors[k].name, output.name) != 0)
-            k++;
-        const struct qp_op_tensor *tensor = qp_op_tensor(op, output.name);
-        output.n_bytes = tensor->n_elems * (qplan_storage_bits(output.dtype) / 8);
-        output.data = qp_alloc_buffer(output.n_bytes);
-        if (!output.data)
-            return qp_fail_memory(err, output.name, output.n_bytes);
-        memset(output.data, 0xa5, (size_t)output.n_bytes);
-        if (k < p->n_inputs) /* updated: begins as it was given */
-            memcpy(output.data, p->tensors[k].data, (size_t)output.n_bytes);
-        p->tensors[p->n_tensors++] = output;
-    }
-    return QPLAN_OK;
-}
-
-/* The arguments of a run: each output in the place of an input of its name. */
-static size_t list_arguments(const struct qp_op_example *p, struct qplan_tensor *out)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < p->n_tensors; i++) {
-        bool updated = false;
-        for (size_t k = p->n_inputs; i < p->n_inputs && k < p->n_tensors; k++)
-            updated = updated || strcmp(p->tensors[k].name, p->tensors[i].name) == 0;
-        if (!updated)
-            out[n++] = p->tensors[i];
-    }
-    return n;
-}
-
-static enum qplan_status run_op(struct qp_op_example *p, const struct qplan_op *op,
-                                struct qplan_error *err)
-{
-    struct qplan_tensor arguments[2 * QP_OP_MAX_ARGUMENTS];
-    QP_TRY(make_outputs(p, op, err));
-    const struct qplan_op_args args = {arguments, list_arguments(p, arguments), &p->counts};
-    const uint64_t n_bytes = qplan_op_workspace_size(op);
-    void *workspace = qp_alloc_buffer(n_bytes);
-    if (!workspace)
-        return qp_fail_memory(err, "workspace", n_bytes);
-    enum qplan_status status = qplan_op_run(op, NULL, workspace, n_bytes, &args, err);
-    qp_free(workspace);
-    return status;
-}
-
-static bool same_outputs(const struct qp_op_example *a, const struct qp_op_example *b)
-{
-    bool same = memcmp(&a->counts, &b->counts, sizeof a->counts) == 0;
-    for (size_t i = a->n_inputs; same && i < a->n_tensors; i++)
-        same = memcmp(a->tensors[i].data, b->tensors[i].data, (size_t)a->tensors[i].n_bytes) == 0;
-    return same;
-}
 
 static enum qplan_status compare(const struct qplan_op *op, struct qp_op_example *device_s,
                                  struct qp_op_example *cpu_s, struct qplan_error *err)
@@ -84,13 +20,13 @@ static enum qplan_status compare(const struct qplan_op *op, struct qp_op_example
     preference.backend = QPLAN_BACKEND_CPU;
     preference.isa = QPLAN_ISA_SCALAR;
     preference.threads = 1;
-    const struct qplan_op_desc desc = desc_of(cpu_s, op->row);
+    const struct qplan_op_desc desc = qp_op_example_desc(cpu_s, op->row);
     QP_TRY(qplan_op_select(&scalar, &desc, &preference, err));
-    enum qplan_status status = run_op(cpu_s, scalar, err);
+    enum qplan_status status = qp_op_run_example(cpu_s, scalar, err);
     qplan_op_free(scalar);
     QP_TRY(status);
-    QP_TRY(run_op(device_s, op, err));
-    return same_outputs(cpu_s, device_s) ? QPLAN_OK : qp_op_fail_differs(op, err);
+    QP_TRY(qp_op_run_example(device_s, op, err));
+    return qp_op_same_results(cpu_s, device_s) ? QPLAN_OK : qp_op_fail_differs(op, err);
 }
 
 /* What is to be proven, and how many examples have shown it. */
@@ -107,7 +43,7 @@ static enum qplan_status prove_example(struct proof *proof, struct qp_op_example
                                        struct qplan_error *err)
 {
     struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
-    const struct qplan_op_desc desc = desc_of(p, proof->row);
+    const struct qplan_op_desc desc = qp_op_example_desc(p, proof->row);
     struct qp_op_example other = *p;
     struct qplan_op *op;
     preference.device = proof->device;

@@ -71,6 +71,9 @@
         .workspace = qp_quant_workspace, .validate = (VALIDATE), .run = (RUN)                      \
     }
 
+/* The data that the kernels of tiles have vector loops for. */
+#define QP_QUANT_VECTOR_BITS (QP_FP_BITS & ~QP_BIT(QPLAN_STORAGE_F64))
+
 /* The list of the five rows of a family. */
 #define QP_GRANULARITY_ROWS                                                                        \
     {                                                                                              \
