@@ -186,7 +186,7 @@ def check_list(bench):
 
 def check_libraries(bench, folder):
     bench.broken_libraries(folder, "libcuda.so.1", "cuDriverGetVersion")
-    text = (ROOT / "kernels" / "cuda_api.h").read_text()
+    text = (ROOT / "kernels" / "backends" / "cuda_api.h").read_text()
     names = re.findall(r"X\((cu\w+)\)", text)
     bench.check("the calls of cuda_api.h", len(names) > 20, names)
     for missing in (names[0], names[-1]):
