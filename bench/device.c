@@ -3,9 +3,9 @@
  *
  *     bench-device DEVICE ROUNDS TILE_BYTES
  *
- * Runs tiles through lib/device_tile.c, and ranges back through lib/device_flat.c, on a lane whose
- * backend is watched: every launch and every copy is waited for and timed alone. Prints a JSON
- * document with the least time of each, and what it moved.
+ * Runs tiles through lib/device/on_tile.c, and ranges back through lib/device/on_range.c, on a lane
+ * whose backend is watched: every launch and every copy is waited for and timed alone. Prints a
+ * JSON document with the least time of each, and what it moved.
  */
 #include "lib/device/on_range.h"
 #include "lib/device/on_tile.h"
@@ -317,7 +317,7 @@ int main(int argc, char **argv)
     check(gpu->backend->alloc(&watch.inner, gpu,
                               tile_block > range_block ? tile_block : range_block, &err),
           &err);
-    struct qp_gpu seen = {&watched, gpu->info};
+    struct qp_gpu seen = {.backend = &watched, .info = gpu->info};
     watch.lane = (struct qp_lane){&seen, watch.inner->n_bytes};
     (void)printf("{\"device\":\"%s\",\"name\":\"%s\",\"tiles\":[\n", gpu->info.label,
                  gpu->info.name);

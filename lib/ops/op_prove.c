@@ -26,7 +26,7 @@ static enum qplan_status compare(const struct qplan_op *op, struct qp_op_example
     qplan_op_free(scalar);
     QP_TRY(status);
     QP_TRY(qp_op_run_example(device_s, op, err));
-    return qp_op_same_results(cpu_s, device_s) ? QPLAN_OK : qp_op_fail_differs(op, err);
+    return qp_op_same_results(cpu_s, device_s) ? QPLAN_OK : qp_op_fail_wrong(op, err);
 }
 
 /* What is to be proven, and how many examples have shown it. */
@@ -58,8 +58,8 @@ static enum qplan_status prove_example(struct proof *proof, struct qp_op_example
     return status;
 }
 
-static enum qplan_status prove_row(struct proof *proof, struct qp_op_example *p,
-                                   struct qplan_error *err)
+static enum qplan_status prove_examples(struct proof *proof, struct qp_op_example *p,
+                                        struct qplan_error *err)
 {
     const struct qp_op_row *row = proof->row;
     for (size_t i = 0; i < row->n_examples; i++) {
@@ -73,20 +73,17 @@ static enum qplan_status prove_row(struct proof *proof, struct qp_op_example *p,
     return proof->n_shown > 0 ? QPLAN_OK : qp_op_fail_example(row, "none for a kernel", err);
 }
 
-/* Where it is kept what the device has proven of a kernel; NULL: there is no room. */
-static struct qp_device_proven *find_proven(const struct proof *proof)
+static enum qplan_status run_proof(void *ctx, struct qplan_error *err)
 {
-    struct qplan_device *device = proof->device;
-    size_t i = 0;
-    while (i < device->n_proven && (device->proven[i].row != (const void *)proof->row ||
-                                    device->proven[i].kernel != (const void *)proof->kernel))
-        i++;
-    if (i == QP_COUNT(device->proven))
-        return NULL;
-    if (i == device->n_proven)
-        device->proven[device->n_proven++] =
-            (struct qp_device_proven){proof->row, proof->kernel, 0};
-    return &device->proven[i];
+    struct proof *proof = ctx;
+    struct qp_op_example *p = qp_alloc(1, sizeof *p);
+    if (!p)
+        return qp_fail_memory(err, "device", sizeof *p);
+    proof->device->proving = true;
+    enum qplan_status status = prove_examples(proof, p, err);
+    proof->device->proving = false;
+    qp_free(p);
+    return status;
 }
 
 enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_row *row,
@@ -94,21 +91,11 @@ enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_ro
                               struct qplan_error *err)
 {
     struct proof proof = {.device = device, .row = row, .kernel = kernel, .key = key};
-    struct qp_device_proven *proven = find_proven(&proof);
-    if (proven && (proven->keys & QP_BIT(key)))
-        return QPLAN_OK;
-    struct qp_op_example *p = qp_alloc(1, sizeof *p);
-    if (!p)
-        return qp_fail_memory(err, "device", sizeof *p);
-    device->proving = true;
-    enum qplan_status status = prove_row(&proof, p, err);
-    device->proving = false;
-    qp_free(p);
-    if (status == QPLAN_OK && proven)
-        proven->keys |= QP_BIT(key);
-    return status;
+    const uint32_t which = (uint32_t)(kernel - row->kernels) << 8 | (uint32_t)key;
+    return qp_device_prove(device, (struct qp_proof){row, which}, run_proof, &proof, err);
 }
 
+/* Every key of a kernel that the device has what it takes for. */
 static enum qplan_status prove_kernel(struct qplan_device *device, const struct qp_op_row *row,
                                       const struct qp_op_kernel *kernel, struct qplan_error *err)
 {
@@ -121,27 +108,17 @@ static enum qplan_status prove_kernel(struct qplan_device *device, const struct 
     return QPLAN_OK;
 }
 
-static enum qplan_status prove_kernels(struct qplan_device *device, const struct qp_op_row *row,
-                                       struct qplan_error *err)
-{
-    for (size_t i = 0; i < row->n_kernels; i++) {
-        if (qp_op_is_for_devices(&row->kernels[i]))
-            QP_TRY(prove_kernel(device, row, &row->kernels[i], err));
-    }
-    return QPLAN_OK;
-}
-
-enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, const char *category, uint32_t group_size,
+enum qplan_status qp_op_prove_all(struct qplan_device *device, const char *category,
                                   struct qplan_error *err)
 {
-    struct qplan_device device = {.backend = gpu->backend->id,
-                                  .memory_bytes = gpu->info.memory_bytes / 2,
-                                  .gpu = gpu,
-                                  .group_size = group_size};
     const struct qplan_op_info *info;
     for (size_t i = 0; (info = qplan_op_at(i)) != NULL; i++) {
-        if (!category || strcmp(info->category, category) == 0)
-            QP_TRY(prove_kernels(&device, qp_op_row_of(info), err));
+        const struct qp_op_row *row = qp_op_row_of(info);
+        const bool wanted = !category || strcmp(info->category, category) == 0;
+        for (size_t k = 0; wanted && k < row->n_kernels; k++) {
+            if (qp_op_is_for_devices(&row->kernels[k]))
+                QP_TRY(prove_kernel(device, row, &row->kernels[k], err));
+        }
     }
     return QPLAN_OK;
 }
