@@ -3,7 +3,7 @@
  *
  * A failing function returns what qp_fail returns, at once: so the first failure wins. Messages
  * follow one grammar, "<what is wrong>: expected <a>, found <b>", and the subject names the file
- * and the tensor. Text that comes from a file goes through qp_quote (str.h) first.
+ * and the tensor. Text that comes from a file goes through qp_quote (text.h) first.
  */
 #ifndef QP_BASE_ERROR_H
 #define QP_BASE_ERROR_H

@@ -8,6 +8,7 @@
 #include "families.h"
 #include "quant_device.h"
 
+#include "lib/base/carve.h"
 #include "lib/base/check.h"
 #include "lib/model/dtype.h"
 #include "lib/model/sets.h"
