@@ -317,7 +317,7 @@ int main(int argc, char **argv)
     check(gpu->backend->alloc(&watch.inner, gpu,
                               tile_block > range_block ? tile_block : range_block, &err),
           &err);
-    struct qp_gpu seen = {&watched, gpu->info};
+    struct qp_gpu seen = {.backend = &watched, .info = gpu->info};
     watch.lane = (struct qp_lane){&seen, watch.inner->n_bytes};
     (void)printf("{\"device\":\"%s\",\"name\":\"%s\",\"tiles\":[\n", gpu->info.label,
                  gpu->info.name);

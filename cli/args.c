@@ -213,24 +213,17 @@ void args_free(struct args *args)
 
 /* ---- Reading ----------------------------------------------------------------------------------*/
 
-static size_t must_find(const struct args *args, const char *name)
-{
-    size_t i = find_name(args, name, strlen(name));
-    if (i == args->n_rows) {
-        fprintf(stderr, "qplan: error: --%s: the option table lacks this row\n", name);
-        exit(70);
-    }
-    return i;
-}
-
 const struct arg_option *args_row(const struct args *args, const char *name)
 {
-    return row_at(args, must_find(args, name));
+    const size_t i = find_name(args, name, strlen(name));
+    return i < args->n_rows ? row_at(args, i) : NULL;
 }
 
 bool args_has(const struct args *args, const char *name)
 {
-    size_t i = must_find(args, name);
+    const size_t i = find_name(args, name, strlen(name));
+    if (i == args->n_rows)
+        return false;
     if (row_at(args, i)->value)
         return ((const struct arg_str *)args->table[i])->count > 0;
     return ((const struct arg_lit *)args->table[i])->count > 0;
@@ -238,7 +231,10 @@ bool args_has(const struct args *args, const char *name)
 
 size_t args_values(const struct args *args, const char *name, const char *const **out)
 {
-    const struct arg_str *entry = args->table[must_find(args, name)];
+    *out = NULL;
+    if (!args_has(args, name))
+        return 0;
+    const struct arg_str *entry = args->table[find_name(args, name, strlen(name))];
     *out = entry->sval;
     return (size_t)entry->count;
 }

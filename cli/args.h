@@ -42,7 +42,7 @@ enum qplan_status args_parse(struct args *out, const struct arg_group *const *gr
                              char **argv, struct qplan_error *err);
 void args_free(struct args *args);
 
-/* Whether the option was given. Asking for an option that the command lacks is a bug: exit 70. */
+/* Whether the option was given. One that the command does not have was not. */
 bool args_has(const struct args *args, const char *name);
 
 /* The value of a single-valued option, or NULL. */
@@ -54,7 +54,7 @@ size_t args_values(const struct args *args, const char *name, const char *const 
 /* The operands, in order; returns how many. */
 size_t args_operands(const struct args *args, const char *const **out);
 
-/* The row of an option of this command. */
+/* The row of an option, or NULL if the command does not have it. */
 const struct arg_option *args_row(const struct args *args, const char *name);
 
 #endif

@@ -2,6 +2,7 @@
  * document.c - reading a text to its end, and writing one beside its target until it is complete.
  */
 #include "document.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>

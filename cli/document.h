@@ -5,7 +5,7 @@
 #ifndef CLI_DOCUMENT_H
 #define CLI_DOCUMENT_H
 
-#include "cli.h"
+#include <qplan.h>
 
 struct document {
     char *text; /* not NUL-terminated */

@@ -3,11 +3,11 @@
  * line that contradicts itself is refused before anything is read.
  */
 #include "plan_args.h"
+#include "cli.h"
 #include "document.h"
 #include "values.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- House rules ------------------------------------------------------------------------------*/

@@ -5,7 +5,7 @@
 #ifndef CLI_PLAN_ARGS_H
 #define CLI_PLAN_ARGS_H
 
-#include "cli.h"
+#include "args.h"
 
 extern const struct arg_group plan_scheme_options, plan_calibration_options;
 extern const struct arg_group plan_selection_options, plan_output_options;

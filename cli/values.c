@@ -147,8 +147,10 @@ enum qplan_status value_choice(const struct args *args, const char *name, const 
                                size_t *out, struct qplan_error *err)
 {
     const char *text = args_value(args, name);
+    if (!text)
+        return QPLAN_OK;
     const char *words = args_row(args, name)->value;
-    if (!text || find_word(words, text, out))
+    if (find_word(words, text, out))
         return QPLAN_OK;
     char list[CLI_SHOWN], expected[2 * CLI_SHOWN];
     list_words(list, sizeof list, words);

@@ -425,8 +425,8 @@ const char *qplan_backend_name(enum qplan_backend backend);
  * without a number; "auto", the first device that can be used and for which copying the data pays,
  * else the CPU. A device that runs on the CPU is used only when named. Results are the same bits
  * everywhere; each device has to prove it on fixed vectors before it is used, and again on one tile
- * in a thousand of every job, or one unit of the work of operators. Opened when a job first needs
- * it, and used by one job at a time.
+ * in a thousand of every job, or one unit of the work of operators; one that was wrong is refused
+ * from then on. Opened when a job first needs it, and used by one job at a time.
  */
 struct qplan_device;
 

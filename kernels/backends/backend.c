@@ -3,6 +3,12 @@
  */
 #include "backend.h"
 
+const char *qplan_backend_name(enum qplan_backend backend)
+{
+    static const char *const names[] = {"any", "cpu", "cuda", "opencl"};
+    return (size_t)backend < sizeof names / sizeof names[0] ? names[backend] : NULL;
+}
+
 const struct qp_backend *const qp_backends[] = {&qp_backend_cuda, &qp_backend_opencl, NULL};
 
 #define QK_DECLARE(program)                                                                        \

@@ -61,6 +61,7 @@ struct qp_device_info {
 struct qp_gpu {
     const struct qp_backend *backend;
     struct qp_device_info info;
+    uint32_t group_size; /* of every launch, 0 = as suits the kernel */
 };
 
 struct qp_lane {

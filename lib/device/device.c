@@ -6,13 +6,11 @@
 #include "lib/base/alloc.h"
 #include "lib/base/pool.h"
 #include "lib/base/text.h"
+#include "prove.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
-
-/* More devices than any machine lists. */
-#define MOST_DEVICES 16
 
 /* The place of a device that was named without a number. */
 #define FIRST SIZE_MAX
@@ -120,15 +118,15 @@ static enum qplan_status open_named(struct qplan_device *device, struct qplan_er
 {
     const struct qp_backend *backend = backend_of(device->backend);
     const char *name = qplan_backend_name(device->backend);
-    struct qp_device_info infos[MOST_DEVICES];
+    struct qp_device_info infos[QP_MOST_DEVICES];
     char reason[QP_REASON];
     if (!backend)
         return qp_fail(err, QPLAN_ERR_DEVICE, name, "this build has no such backend");
-    size_t n = backend->probe(infos, MOST_DEVICES, reason);
+    size_t n = backend->probe(infos, QP_MOST_DEVICES, reason);
     if (n == 0)
         return qp_fail(err, QPLAN_ERR_DEVICE, name, "%s", reason);
     size_t place = device->place == FIRST ? 0 : device->place;
-    if (place >= n || place >= MOST_DEVICES)
+    if (place >= n || place >= QP_MOST_DEVICES)
         return qp_fail(err, QPLAN_ERR_DEVICE, name, "no such device: expected 0 to %zu, found %zu",
                        n - 1, place);
     return open_place(device, backend, &infos[place], place, err);
@@ -137,20 +135,40 @@ static enum qplan_status open_named(struct qplan_device *device, struct qplan_er
 /* ---- What a job needs -------------------------------------------------------------------------
  */
 
+enum qplan_status qp_device_fail_fp64(const struct qplan_device *device, const char *what,
+                                      struct qplan_error *err)
+{
+    return qp_fail(err, QPLAN_ERR_DEVICE, device->gpu->info.label,
+                   "the device has no 64-bit floats, which %s needs (%s)", what,
+                   device->gpu->info.name);
+}
+
 /* The rows of a job. */
 static enum qplan_status prove_rows(struct qplan_device *device, const void *what,
                                     struct qplan_error *err)
 {
     const struct qp_device_need *need = what;
-    const struct qp_device_info *info = &device->gpu->info;
     char shown[QP_QUOTED];
-    if (need->fp64_name && !info->has_fp64)
-        return qp_fail(err, QPLAN_ERR_DEVICE, info->label,
-                       "the device has no 64-bit floats, which %s needs (%s)",
-                       need->measures ? "measuring errors"
-                                      : qp_quote(shown, need->fp64_name, need->fp64_name_len),
-                       info->name);
-    return qp_device_prove(device->gpu, need->rows, need->n_rows, err);
+    if (need->fp64_name && !device->gpu->info.has_fp64)
+        return qp_device_fail_fp64(device,
+                                   need->measures
+                                       ? "measuring errors"
+                                       : qp_quote(shown, need->fp64_name, need->fp64_name_len),
+                                   err);
+    if (need->has_more)
+        return qp_fail(err, QPLAN_ERR_DEVICE, device->gpu->info.label,
+                       "too many kinds of work in one job: expected at most %d pairs of dtype and "
+                       "scheme (%s)",
+                       QP_MOST_ROWS, device->gpu->info.name);
+    return qp_device_prove_rows(device, need->rows, need->n_rows, err);
+}
+
+/* Whether the device that is open can do what a job wants, and may. */
+static enum qplan_status prove_wish(struct qplan_device *device, const struct qp_device_wish *wish,
+                                    struct qplan_error *err)
+{
+    QP_TRY(qp_device_check_trust(device, err));
+    return wish->prove(device, wish->what, err);
 }
 
 /* ---- auto -------------------------------------------------------------------------------------
@@ -172,11 +190,11 @@ static bool try_place(struct qplan_device *device, const struct qp_backend *back
 {
     if (info->is_cpu || open_place(device, backend, info, place, NULL) != QPLAN_OK)
         return false;
-    if (wish->prove(device, wish->what, NULL) == QPLAN_OK)
+    if (prove_wish(device, wish, NULL) == QPLAN_OK)
         return true;
     backend->close(device->gpu);
     device->gpu = NULL;
-    device->n_proven = 0;
+    qp_device_forget(device);
     return false;
 }
 
@@ -197,11 +215,11 @@ static bool system_has_gpu(void)
 
 static bool open_any(struct qplan_device *device, const struct qp_device_wish *wish)
 {
-    struct qp_device_info infos[MOST_DEVICES];
+    struct qp_device_info infos[QP_MOST_DEVICES];
     char reason[QP_REASON];
     for (size_t i = 0; system_has_gpu() && qp_backends[i]; i++) {
-        size_t n = qp_backends[i]->probe(infos, MOST_DEVICES, reason);
-        for (size_t k = 0; k < n && k < MOST_DEVICES; k++) {
+        size_t n = qp_backends[i]->probe(infos, QP_MOST_DEVICES, reason);
+        for (size_t k = 0; k < n && k < QP_MOST_DEVICES; k++) {
             if (try_place(device, qp_backends[i], &infos[k], k, wish))
                 return true;
         }
@@ -215,7 +233,7 @@ static bool use_any(struct qplan_device *device, const struct qp_device_wish *wi
 {
     if (!copying_pays(wish->n_bytes, threads ? threads : qp_cpu_count()))
         return false;
-    return device->gpu ? wish->prove(device, wish->what, NULL) == QPLAN_OK : open_any(device, wish);
+    return device->gpu ? prove_wish(device, wish, NULL) == QPLAN_OK : open_any(device, wish);
 }
 
 /* ---- Taking -----------------------------------------------------------------------------------
@@ -233,7 +251,7 @@ enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_dev
     }
     if (!device->gpu)
         QP_TRY(open_named(device, err));
-    QP_TRY(wish->prove(device, wish->what, err));
+    QP_TRY(prove_wish(device, wish, err));
     device->used = true;
     return QPLAN_OK;
 }
@@ -255,13 +273,4 @@ bool qp_device_wanted(const struct qplan_device *device)
 struct qplan_device *qp_device_of(const struct qplan_run *run)
 {
     return run && run->device && run->device->used ? run->device : NULL;
-}
-
-/* The first tile of a run, and then one in so many. */
-#define CHECKED_TILES 1000
-
-bool qp_device_is_checked(struct qplan_device *device)
-{
-    const uint64_t every = device->checked_every ? device->checked_every : CHECKED_TILES;
-    return atomic_fetch_add(&device->n_tiles, 1) % every == 0;
 }

@@ -4,16 +4,18 @@
 #ifndef QP_DEVICE_H
 #define QP_DEVICE_H
 
+#include "kernels/backends/backend.h"
 #include "need.h"
-#include "on_range.h"
-#include "on_tile.h"
 
 #include <stdatomic.h>
 
-/* A kernel of an operator, and the keys with which the device has proven it. */
-struct qp_device_proven {
-    const void *row, *kernel;
-    uint32_t keys;
+/* More devices than any machine lists. */
+#define QP_MOST_DEVICES 16
+
+/* Something that a device computes: whose it is, and which one of those. */
+struct qp_device_proof {
+    const void *of; /* a row of operators; NULL = tiles and ranges of checkpoints */
+    uint32_t which;
 };
 
 struct qplan_device {
@@ -22,12 +24,13 @@ struct qplan_device {
     uint64_t memory_bytes;      /* most that may be used of the device's memory */
     struct qp_gpu *gpu;         /* once open */
     bool used;
-    atomic_uint_fast64_t n_tiles;        /* done, by which some are picked for a second look */
-    uint64_t checked_every;              /* one in so many of them, 0 = as in use */
-    atomic_bool differs;                 /* what an operator made on it was wrong */
-    uint32_t group_size;                 /* of every launch of an operator, 0 = as suits it */
-    bool proving;                        /* an operator proves itself on it */
-    struct qp_device_proven proven[128]; /* room for all operators; else they prove again */
+
+    /* What is known of the one that is open (trust.c). */
+    atomic_uint_fast64_t n_tiles;       /* done, by which some are picked for a second look */
+    uint64_t checked_every;             /* one in so many of them, 0 = as in use */
+    atomic_bool differs;                /* something that it computed was wrong */
+    bool proving;                       /* an operator proves itself on it */
+    struct qp_device_proof proven[512]; /* what does not fit is proven again */
     size_t n_proven;
 };
 
@@ -57,70 +60,42 @@ bool qp_device_wanted(const struct qplan_device *device);
 /* The device that a run is to use, or NULL for the CPU. */
 struct qplan_device *qp_device_of(const struct qplan_run *run);
 
-/* Whether the next tile of a run, or unit of an operator, is one of those that the CPU does too. */
-bool qp_device_is_checked(struct qplan_device *device);
+/* DEVICE: the device lacks the 64-bit floats that something needs. */
+enum qplan_status qp_device_fail_fp64(const struct qplan_device *device, const char *what,
+                                      struct qplan_error *err);
 
-/* ---- Trust ------------------------------------------------------------------------------------
- */
-
-/* Buffers of the CPU's for the sets and codes of a tile. */
-struct qp_device_scratch {
-    void *lo, *hi, *scale;
-    int32_t *zero;
-    void *stored;
-    uint8_t *codes;
-};
+/* Whether a device computes everything as the CPU does. What there is to compute is for others. */
+typedef enum qplan_status (*qp_self_test_fn)(struct qp_gpu *gpu, struct qplan_error *err);
 
 /*
- * Does a tile with the scalar kernels and compares; DEVICE if a bit differs. The three are for the
- * results of qp_device_quantize, _ranges and _codes.
+ * All devices of all backends, with the reason where one cannot be used, as JSON or as text.
+ * self_test: of devices that could be used, NULL = none.
  */
-enum qplan_status qp_device_check_quantized(const struct qp_gpu *gpu,
-                                            const struct qp_device_work *work, const void *src,
-                                            const struct qp_device_made *made,
-                                            const struct qp_device_scratch *scratch,
-                                            struct qplan_error *err);
-enum qplan_status qp_device_check_ranges(const struct qp_gpu *gpu,
-                                         const struct qp_device_work *work, const void *src,
-                                         const struct qp_device_made *made,
-                                         const struct qp_device_scratch *scratch,
-                                         struct qplan_error *err);
-enum qplan_status qp_device_check_codes(const struct qp_gpu *gpu, const struct qp_device_work *work,
-                                        const void *src, const void *scale, const int32_t *zero,
-                                        const struct qp_device_made *made,
-                                        const struct qp_device_scratch *scratch,
-                                        struct qplan_error *err);
+enum qplan_status qp_devices_write(bool json, qp_self_test_fn self_test, qplan_write_fn write,
+                                   void *ctx, struct qplan_error *err);
 
-/* Buffers of the CPU's for a block of a flat range. */
-struct qp_flat_scratch {
-    uint8_t *codes;   /* QP_BLOCK + 1 */
-    void *y, *stored; /* QP_BLOCK values of 8 bytes */
-};
+/* ---- Trust ------------------------------------------------------------------------------------
+ * One rule for all that a device computes: before it is used it does a fixed problem as the scalar
+ * kernels do, which is kept and not asked for again; in use the CPU does some of its work again;
+ * and one wrong bit, then or before, and the device is refused for as long as it is open.
+ */
 
-/* Codes and values of the block of the range that begins at its element `at`, by scalar kernels. */
-void qp_flat_decode_block(const struct qp_flat_work *work, const struct qp_flat_data *data,
-                          uint64_t at, const struct qp_flat_scratch *scratch);
+/* Does a proof, unless the device has done it before. */
+enum qplan_status qp_device_prove(struct qplan_device *device, struct qp_device_proof proof,
+                                  enum qplan_status (*run)(void *ctx, struct qplan_error *err),
+                                  void *ctx, struct qplan_error *err);
 
-/* The same as above for the results of qp_device_decode and qp_device_measure. */
-enum qplan_status qp_device_check_decoded(const struct qp_gpu *gpu, const struct qp_flat_work *work,
-                                          const struct qp_flat_data *data, const void *out,
-                                          const struct qp_flat_scratch *scratch,
-                                          struct qplan_error *err);
-enum qplan_status qp_device_check_measured(const struct qp_gpu *gpu,
-                                           const struct qp_flat_work *work,
-                                           const struct qp_flat_data *data, const void *found,
-                                           const struct qp_flat_scratch *scratch,
-                                           struct qplan_error *err);
+/* Whether the next tile of a job, or unit of an operator, is one of those that the CPU does too. */
+bool qp_device_is_checked(struct qplan_device *device);
 
-/* Device memory that a proof takes. */
-uint64_t qp_device_proof_bytes(void);
+/* DEVICE: something that was computed of a dtype is wrong. The device stays refused. */
+enum qplan_status qp_device_fail_wrong(struct qplan_device *device, const char *what,
+                                       const char *dtype, struct qplan_error *err);
 
-/* Runs fixed vectors through every kernel of n rows. DEVICE if a result differs from scalar's. */
-enum qplan_status qp_device_prove(struct qp_gpu *gpu, const struct qp_device_row *rows, size_t n,
-                                  struct qplan_error *err);
+/* DEVICE if something was wrong before. */
+enum qplan_status qp_device_check_trust(struct qplan_device *device, struct qplan_error *err);
 
-/* The same for all that the device has. group_size: of every launch, 0 = as in use. */
-enum qplan_status qp_device_prove_all(struct qp_gpu *gpu, uint32_t group_size,
-                                      struct qplan_error *err);
+/* Forgets all of it: another gpu is to be opened. */
+void qp_device_forget(struct qplan_device *device);
 
 #endif

@@ -3,34 +3,33 @@
  */
 #include "need.h"
 
-#include "lib/model/dtype.h"
-
 bool qp_row_needs_fp64(const struct qp_device_row *row)
 {
     /* Errors are 64-bit floats whatever the values are. */
     return row->kind == QP_KIND_MEASURE || row->dtype == QPLAN_F64;
 }
 
-/* Whether a proof for one is a proof for the other: parameters are given for the way back. */
-static bool same_row(const struct qp_device_row *a, const struct qp_device_row *b)
+/* On the way back parameters are given, so how they would be made does not matter. */
+uint32_t qp_row_number(const struct qp_device_row *row)
 {
-    const bool same_codes = a->kind == b->kind && a->dtype == b->dtype &&
-                            a->scheme.dtype == b->scheme.dtype &&
-                            a->scheme.narrow == b->scheme.narrow;
-    if (a->kind != QP_KIND_QUANTIZE)
-        return same_codes && a->as == b->as;
-    return same_codes && a->scheme.asymmetric == b->scheme.asymmetric &&
-           a->scheme.scale_dtype == b->scheme.scale_dtype;
+    const struct qplan_scheme *scheme = &row->scheme;
+    const bool makes = row->kind == QP_KIND_QUANTIZE;
+    const uint32_t stored = makes ? scheme->scale_dtype : row->as;
+    return (uint32_t)row->dtype | (uint32_t)scheme->dtype << 8 | stored << 16 |
+           (uint32_t)row->kind << 24 | (uint32_t)scheme->narrow << 28 |
+           (uint32_t)(makes && scheme->asymmetric) << 29;
 }
 
 void qp_need_add(struct qp_device_need *need, const struct qp_device_row *row, uint64_t n_bytes,
                  const char *name, size_t name_len)
 {
     size_t k = 0;
-    need->rows[need->n_rows] = *row;
-    while (!same_row(&need->rows[k], row))
+    while (k < need->n_rows && qp_row_number(&need->rows[k]) != qp_row_number(row))
         k++;
-    need->n_rows += k == need->n_rows;
+    if (k == QP_MOST_ROWS)
+        need->has_more = true;
+    else if (k == need->n_rows)
+        need->rows[need->n_rows++] = *row;
     need->n_bytes += n_bytes;
     need->measures |= row->kind == QP_KIND_MEASURE;
     if (!need->fp64_name && qp_row_needs_fp64(row)) {

@@ -5,7 +5,7 @@
 #ifndef QP_DEVICE_NEED_H
 #define QP_DEVICE_NEED_H
 
-#include "lib/model/scheme.h"
+#include "lib/qplan.h"
 
 enum qp_device_kind { QP_KIND_QUANTIZE, QP_KIND_DECODE, QP_KIND_MEASURE };
 
@@ -17,12 +17,13 @@ struct qp_device_row {
     enum qplan_dtype as; /* decoding: what is written */
 };
 
-/* float types x code types x symmetries, one of them narrow x scale types; one job has one kind */
+/* A job of one kind has float types x code types x symmetries, one of them narrow x scale types. */
 #define QP_MOST_ROWS (4 * (4 * 2 + 2 * 2) * 3)
 
 struct qp_device_need {
-    struct qp_device_row rows[QP_MOST_ROWS + 1];
+    struct qp_device_row rows[QP_MOST_ROWS];
     size_t n_rows;
+    bool has_more; /* rows than there is room for: no device takes the job */
     uint64_t n_bytes;
     bool measures;         /* which needs 64-bit floats, whatever the tensors are */
     const char *fp64_name; /* of a tensor that needs them, or NULL */
@@ -31,6 +32,9 @@ struct qp_device_need {
 
 /* Whether work of a row is possible only with 64-bit floats. */
 bool qp_row_needs_fp64(const struct qp_device_row *row);
+
+/* Two rows have the same number if a proof for one is a proof for the other. */
+uint32_t qp_row_number(const struct qp_device_row *row);
 
 /* Adds a tensor: what is done with it, the bytes that go to the device, and its name. */
 void qp_need_add(struct qp_device_need *need, const struct qp_device_row *row, uint64_t n_bytes,

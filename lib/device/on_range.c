@@ -8,6 +8,7 @@
 #include "on_range.h"
 
 #include "kernels/gpu/qk_flat.h"
+#include "lane.h"
 #include "lib/base/check.h"
 #include "lib/store/transfer.h"
 
@@ -112,13 +113,6 @@ static void set_codes(struct qk_flat_args *a, const struct qp_flat_work *work)
 /* ---- Layout -----------------------------------------------------------------------------------
  */
 
-static qk_u32 place(uint64_t *end, uint64_t n_bytes)
-{
-    uint64_t at = *end;
-    *end = at + qp_div_up(n_bytes, 64) * 64;
-    return (qk_u32)at;
-}
-
 static size_t work_bytes(const struct qp_flat_work *work)
 {
     return work->dtype == QPLAN_F64 ? sizeof(double) : sizeof(float);
@@ -144,14 +138,14 @@ static uint64_t set_layout(struct qk_flat_args *a, const struct qp_flat_work *wo
 {
     const uint64_t sets = window_sets(work), blocks = measures ? n_blocks(work->n) : 0;
     uint64_t end = 0;
-    a->src = place(&end, measures ? work->n * qp_float_bytes(work->dtype) : 0);
-    a->codes = place(&end, code_bytes(work));
-    a->scale = place(&end, sets * work_bytes(work));
-    a->zero = place(&end, sets * sizeof(int32_t));
-    a->bound = place(&end, measures ? sets * sizeof(double) : 0);
-    a->out = place(&end, measures ? 0 : work->n * qp_float_bytes(work->as));
-    a->sums = place(&end, blocks * QK_BLOCK_SUMS * sizeof(double));
-    a->counts = place(&end, blocks * QK_BLOCK_COUNTS * sizeof(qk_u32));
+    a->src = qp_block_place(&end, measures ? work->n * qp_float_bytes(work->dtype) : 0);
+    a->codes = qp_block_place(&end, code_bytes(work));
+    a->scale = qp_block_place(&end, sets * work_bytes(work));
+    a->zero = qp_block_place(&end, sets * sizeof(int32_t));
+    a->bound = qp_block_place(&end, measures ? sets * sizeof(double) : 0);
+    a->out = qp_block_place(&end, measures ? 0 : work->n * qp_float_bytes(work->as));
+    a->sums = qp_block_place(&end, blocks * QK_BLOCK_SUMS * sizeof(double));
+    a->counts = qp_block_place(&end, blocks * QK_BLOCK_COUNTS * sizeof(qk_u32));
     return end;
 }
 
@@ -184,21 +178,16 @@ struct run {
     struct qplan_error *err;
 };
 
-static enum qplan_status copy(struct run *r, enum qp_copy_way way, qk_u32 off, uint64_t n,
-                              const void *bytes)
+static enum qplan_status copy_in(struct run *r, qk_u32 to, uint64_t n, const void *from)
 {
-    if (n == 0)
-        return QPLAN_OK;
-    return r->lane->gpu->backend->copy(r->lane, way, (struct qp_span){off, n}, (void *)bytes,
-                                       r->err);
+    return qp_lane_copy_in(r->lane, to, n, from, r->err);
 }
 
 static enum qplan_status launch(struct run *r, enum qk_kernel kernel, qk_u32 group_size)
 {
-    const uint32_t wanted = r->work->group_size;
-    const struct qp_launch what = {kernel, (uint32_t)n_blocks(r->work->n),
-                                   wanted ? wanted : group_size, &r->a, sizeof r->a};
-    return r->lane->gpu->backend->launch(r->lane, &what, r->err);
+    const struct qp_launch what = {kernel, (uint32_t)n_blocks(r->work->n), group_size, &r->a,
+                                   sizeof r->a};
+    return qp_lane_launch(r->lane, &what, r->err);
 }
 
 static enum qplan_status begin(struct run *r, const struct qp_flat_data *data, bool measures)
@@ -215,22 +204,9 @@ static enum qplan_status begin(struct run *r, const struct qp_flat_data *data, b
     if (set_layout(&r->a, work, measures) > r->lane->n_bytes)
         return qp_fail(r->err, QPLAN_ERR_INTERNAL, r->lane->gpu->info.label,
                        "a range does not fit its block of device memory");
-    QP_TRY(copy(r, QP_COPY_IN, r->a.codes, code_bytes(work), data->codes));
-    QP_TRY(copy(r, QP_COPY_IN, r->a.scale, sets * work_bytes(work), data->scale));
-    return copy(r, QP_COPY_IN, r->a.zero, sets * sizeof *data->zero, data->zero);
-}
-
-static enum qplan_status finish(struct run *r)
-{
-    return r->lane->gpu->backend->sync(r->lane, r->err);
-}
-
-/* Nothing that was queued may use the caller's memory after a failure. */
-static enum qplan_status settle(struct run *r, enum qplan_status status)
-{
-    if (status != QPLAN_OK)
-        (void)r->lane->gpu->backend->sync(r->lane, NULL);
-    return status;
+    QP_TRY(copy_in(r, r->a.codes, code_bytes(work), data->codes));
+    QP_TRY(copy_in(r, r->a.scale, sets * work_bytes(work), data->scale));
+    return copy_in(r, r->a.zero, sets * sizeof *data->zero, data->zero);
 }
 
 static enum qplan_status decode(struct run *r, const struct qp_flat_data *data, void *out)
@@ -238,8 +214,8 @@ static enum qplan_status decode(struct run *r, const struct qp_flat_data *data, 
     const struct qp_flat_work *work = r->work;
     QP_TRY(begin(r, data, false));
     QP_TRY(launch(r, decode_kernel(work->dtype), QK_GROUP_MOST));
-    QP_TRY(copy(r, QP_COPY_OUT, r->a.out, work->n * qp_float_bytes(work->as), out));
-    return finish(r);
+    QP_TRY(qp_lane_copy_out(r->lane, r->a.out, work->n * qp_float_bytes(work->as), out, r->err));
+    return qp_lane_wait(r->lane, r->err);
 }
 
 /* Sums and counts follow each other on the device, each at a multiple of 64. */
@@ -248,13 +224,13 @@ static enum qplan_status measure(struct run *r, const struct qp_flat_data *data,
     const struct qp_flat_work *work = r->work;
     const uint64_t blocks = n_blocks(work->n), n_sums = blocks * QK_BLOCK_SUMS * sizeof(double);
     QP_TRY(begin(r, data, true));
-    QP_TRY(copy(r, QP_COPY_IN, r->a.src, work->n * qp_float_bytes(work->dtype), data->src));
-    QP_TRY(copy(r, QP_COPY_IN, r->a.bound, window_sets(work) * sizeof(double), data->bound));
+    QP_TRY(copy_in(r, r->a.src, work->n * qp_float_bytes(work->dtype), data->src));
+    QP_TRY(copy_in(r, r->a.bound, window_sets(work) * sizeof(double), data->bound));
     QP_TRY(launch(r, measure_kernel(work->dtype), MEASURE_GROUP));
-    QP_TRY(copy(r, QP_COPY_OUT, r->a.sums, n_sums, found));
-    QP_TRY(copy(r, QP_COPY_OUT, r->a.counts, blocks * QK_BLOCK_COUNTS * sizeof(qk_u32),
-                (char *)found + n_sums));
-    return finish(r);
+    QP_TRY(qp_lane_copy_out(r->lane, r->a.sums, n_sums, found, r->err));
+    QP_TRY(qp_lane_copy_out(r->lane, r->a.counts, blocks * QK_BLOCK_COUNTS * sizeof(qk_u32),
+                            (char *)found + n_sums, r->err));
+    return qp_lane_wait(r->lane, r->err);
 }
 
 enum qplan_status qp_device_decode(struct qp_lane *lane, const struct qp_flat_work *work,
@@ -262,7 +238,7 @@ enum qplan_status qp_device_decode(struct qp_lane *lane, const struct qp_flat_wo
                                    struct qplan_error *err)
 {
     struct run r = {.lane = lane, .work = work, .err = err};
-    return settle(&r, decode(&r, data, out));
+    return qp_lane_settle(lane, decode(&r, data, out));
 }
 
 enum qplan_status qp_device_measure(struct qp_lane *lane, const struct qp_flat_work *work,
@@ -270,7 +246,7 @@ enum qplan_status qp_device_measure(struct qp_lane *lane, const struct qp_flat_w
                                     struct qplan_error *err)
 {
     struct run r = {.lane = lane, .work = work, .err = err};
-    return settle(&r, measure(&r, data, found));
+    return qp_lane_settle(lane, measure(&r, data, found));
 }
 
 struct qp_flat_found qp_flat_found_at(const struct qp_flat_work *work, const void *found,

@@ -16,8 +16,7 @@ struct qp_flat_work {
     uint64_t elem, n; /* elements; measuring: elem is a multiple of QP_BLOCK */
     struct qp_set_window window;
     struct qp_code_rule rule;
-    bool packed;         /* two codes a byte */
-    uint32_t group_size; /* threads of a group, 0 = as fits; no result depends on it */
+    bool packed; /* two codes a byte */
 };
 
 /* Its data in memory: codes as the file has them, parameters of the sets of the window. */

@@ -8,6 +8,7 @@
 #include "on_tile.h"
 
 #include "kernels/gpu/qk_args.h"
+#include "lane.h"
 #include "lib/base/check.h"
 
 /* ---- Kernels by dtype -------------------------------------------------------------------------
@@ -140,28 +141,21 @@ static void set_geometry(struct qk_tile_args *a, const struct qp_device_work *wo
 /* ---- Layout -----------------------------------------------------------------------------------
  */
 
-static qk_u32 place(uint64_t *end, uint64_t n_bytes)
-{
-    uint64_t at = *end;
-    *end = at + qp_div_up(n_bytes, 64) * 64;
-    return (qk_u32)at;
-}
-
 /* Returns the end of what is copied back; what follows stays on the device. */
 static uint64_t set_layout(struct qk_tile_args *a, const struct kernel_row *row)
 {
     uint64_t end = 0, n_elems = (uint64_t)a->rows * a->cols;
     uint64_t n_ranges = (uint64_t)a->n_sets * a->parts;
-    a->src = place(&end, n_elems * row->elem_bytes);
-    a->status = place(&end, 64);
-    a->stored_scale = place(&end, (uint64_t)a->n_sets * sizeof(float));
-    a->stored_zero = place(&end, a->n_sets);
-    a->codes = place(&end, (uint64_t)a->rows * a->row_bytes);
+    a->src = qp_block_place(&end, n_elems * row->elem_bytes);
+    a->status = qp_block_place(&end, 64);
+    a->stored_scale = qp_block_place(&end, (uint64_t)a->n_sets * sizeof(float));
+    a->stored_zero = qp_block_place(&end, a->n_sets);
+    a->codes = qp_block_place(&end, (uint64_t)a->rows * a->row_bytes);
     const uint64_t made = end;
-    a->scale = place(&end, (uint64_t)a->n_sets * row->work_bytes);
-    a->zero = place(&end, (uint64_t)a->n_sets * sizeof(int32_t));
-    a->lo = place(&end, n_ranges * row->work_bytes);
-    a->hi = place(&end, n_ranges * row->work_bytes);
+    a->scale = qp_block_place(&end, (uint64_t)a->n_sets * row->work_bytes);
+    a->zero = qp_block_place(&end, (uint64_t)a->n_sets * sizeof(int32_t));
+    a->lo = qp_block_place(&end, n_ranges * row->work_bytes);
+    a->hi = qp_block_place(&end, n_ranges * row->work_bytes);
     return made;
 }
 
@@ -203,21 +197,18 @@ struct run {
 static enum qplan_status launch(struct run *r, enum qk_kernel kernel, qk_u32 groups,
                                 qk_u32 group_size)
 {
-    const struct qp_launch what = {
-        kernel, groups, r->work->group_size ? r->work->group_size : group_size, &r->a, sizeof r->a};
-    return r->lane->gpu->backend->launch(r->lane, &what, r->err);
+    const struct qp_launch what = {kernel, groups, group_size, &r->a, sizeof r->a};
+    return qp_lane_launch(r->lane, &what, r->err);
 }
 
-static enum qplan_status copy_in(struct run *r, qk_u32 off, uint64_t n, const void *bytes)
+static enum qplan_status copy_in(struct run *r, qk_u32 to, uint64_t n, const void *from)
 {
-    return r->lane->gpu->backend->copy(r->lane, QP_COPY_IN, (struct qp_span){off, n}, (void *)bytes,
-                                       r->err);
+    return qp_lane_copy_in(r->lane, to, n, from, r->err);
 }
 
-static enum qplan_status copy_out(struct run *r, qk_u32 off, uint64_t n, void *bytes)
+static enum qplan_status copy_out(struct run *r, qk_u32 from, uint64_t n, void *to)
 {
-    return r->lane->gpu->backend->copy(r->lane, QP_COPY_OUT, (struct qp_span){off, n}, bytes,
-                                       r->err);
+    return qp_lane_copy_out(r->lane, from, n, to, r->err);
 }
 
 static enum qplan_status begin(struct run *r, const void *src)
@@ -230,11 +221,6 @@ static enum qplan_status begin(struct run *r, const void *src)
                        "a tile does not fit its block of device memory");
     QP_TRY(copy_in(r, r->a.src, (uint64_t)r->a.rows * r->a.cols * r->row->elem_bytes, src));
     return copy_in(r, r->a.status, sizeof no_status, no_status);
-}
-
-static enum qplan_status finish(struct run *r)
-{
-    return r->lane->gpu->backend->sync(r->lane, r->err);
 }
 
 /* What the words of the status say. */
@@ -250,7 +236,7 @@ static enum qplan_status fetch_made(struct run *r, void *buffer, struct qp_devic
     char *at = buffer;
     const struct qk_tile_args *a = &r->a;
     QP_TRY(copy_out(r, a->status, r->made_end - a->status, buffer));
-    QP_TRY(finish(r));
+    QP_TRY(qp_lane_wait(r->lane, r->err));
     *made =
         (struct qp_device_made){.stored_scale = at + (a->stored_scale - a->status),
                                 .stored_zero = (uint8_t *)at + (a->stored_zero - a->status),
@@ -309,14 +295,6 @@ static struct run make_run(struct qp_lane *lane, const struct qp_device_work *wo
     return r;
 }
 
-/* Nothing that was queued may use the caller's memory after a failure. */
-static enum qplan_status settle(struct run *r, enum qplan_status status)
-{
-    if (status != QPLAN_OK)
-        (void)r->lane->gpu->backend->sync(r->lane, NULL);
-    return status;
-}
-
 static enum qplan_status quantize(struct run *r, const void *src, void *buffer,
                                   struct qp_device_made *made)
 {
@@ -349,7 +327,7 @@ static enum qplan_status ranges(struct run *r, const void *src, void *buffer,
     QP_TRY(copy_out(r, r->a.status, 64, at));
     QP_TRY(copy_out(r, r->a.lo, n, made->lo));
     QP_TRY(copy_out(r, r->a.hi, n, made->hi));
-    QP_TRY(finish(r));
+    QP_TRY(qp_lane_wait(r->lane, r->err));
     read_status(made, at);
     return QPLAN_OK;
 }
@@ -369,7 +347,7 @@ enum qplan_status qp_device_quantize(struct qp_lane *lane, const struct qp_devic
                                      struct qplan_error *err)
 {
     struct run r = make_run(lane, work, err);
-    return settle(&r, quantize(&r, src, buffer, made));
+    return qp_lane_settle(lane, quantize(&r, src, buffer, made));
 }
 
 enum qplan_status qp_device_ranges(struct qp_lane *lane, const struct qp_device_work *work,
@@ -377,7 +355,7 @@ enum qplan_status qp_device_ranges(struct qp_lane *lane, const struct qp_device_
                                    struct qplan_error *err)
 {
     struct run r = make_run(lane, work, err);
-    return settle(&r, ranges(&r, src, buffer, made));
+    return qp_lane_settle(lane, ranges(&r, src, buffer, made));
 }
 
 enum qplan_status qp_device_codes(struct qp_lane *lane, const struct qp_device_work *work,
@@ -386,5 +364,5 @@ enum qplan_status qp_device_codes(struct qp_lane *lane, const struct qp_device_w
                                   struct qplan_error *err)
 {
     struct run r = make_run(lane, work, err);
-    return settle(&r, codes(&r, src, scale, zero, buffer, made));
+    return qp_lane_settle(lane, codes(&r, src, scale, zero, buffer, made));
 }

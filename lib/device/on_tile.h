@@ -15,7 +15,6 @@ struct qp_device_work {
     struct qp_code_rule rule;
     bool packed;              /* two codes a byte */
     uint64_t last_len, phase; /* rows of packed codes, and where in one the tile begins: even */
-    uint32_t group_size;      /* threads of a group, 0 = as fits; no result depends on it */
 };
 
 /* What came back. The pointers point into the buffer that it was copied to. */

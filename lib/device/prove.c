@@ -4,16 +4,10 @@
  */
 #include "prove.h"
 
+#include "hard.h"
 #include "lib/base/alloc.h"
+#include "lib/base/carve.h"
 #include "lib/base/check.h"
-#include "lib/model/sets.h"
-
-#include <math.h>
-#include <string.h>
-
-/* Every tile of the list fits. */
-#define TILE_BYTES ((size_t)512 << 10)
-#define MOST_ELEMS (TILE_BYTES / sizeof(double))
 
 struct vector {
     struct qp_tile tile;
@@ -33,78 +27,28 @@ static const struct vector vectors[] = {
     {{5, 24, 2, 100000, 99990}, 100000, 4}, /* a corner of sets that are larger than the tile */
 };
 
-/* What a proof works in. */
-struct bench {
-    struct qp_gpu *gpu;
-    struct qp_lane *lane;
-    uint32_t group_size;
-    void *src, *buffer;
-    struct qp_device_scratch scratch;
-    struct qp_flat_bench flat;
-};
-
 /* ---- Values -----------------------------------------------------------------------------------
  */
-
-uint32_t qp_proof_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
-double qp_proof_special(uint32_t random, bool nonfinite)
-{
-    static const double finite[] = {0.0,  -0.0, 0x1p-149, -0x1p-140, 0x1p-1060, 0.5,
-                                    -1.5, 2.5,  127.5,    -128.0,    65504.0,   -0x1p-24};
-    static const double others[] = {INFINITY, -INFINITY, NAN};
-    if (nonfinite && random % 4 == 0)
-        return others[random / 4 % 3];
-    return finite[random / 4 % (sizeof finite / sizeof finite[0])];
-}
 
 /* A magnitude that falls along the tile and starts anew, with all bits of a mantissa. */
 static double value_at(uint32_t *state, size_t i, bool nonfinite)
 {
-    uint32_t random = qp_proof_random(state), low = qp_proof_random(state);
+    uint32_t random = qp_hard_random(state), low = qp_hard_random(state);
     if (random % 16 == 0)
-        return qp_proof_special(random / 16, nonfinite);
+        return qp_hard_value(random / 16, nonfinite);
     double x = (double)random * 0x1p-31 - 1 + (double)low * 0x1p-64;
     for (size_t k = i / 512 % 24; k > 0; k--)
         x *= 0.5;
     return x;
 }
 
-/* An element of the dtype. Storing clips, so what is not finite has its bits written here. */
-void qp_proof_put(enum qplan_dtype dtype, double x, void *to)
-{
-    const struct qp_work_kernels *work = qp_source_kernels(dtype, QPLAN_ISA_SCALAR)->work;
-    const uint16_t infinity = dtype == QPLAN_F16 ? 0x7c00 : 0x7f80;
-    const float narrow = (float)x;
-    const uint16_t bits = (uint16_t)(infinity | (signbit(x) ? 0x8000 : 0) | (isnan(x) ? 0x40 : 0));
-    if (dtype == QPLAN_F64)
-        memcpy(to, &x, sizeof x);
-    else if (dtype == QPLAN_F32)
-        memcpy(to, &narrow, sizeof narrow);
-    else if (isfinite(x))
-        work->store(dtype, 1, &narrow, to);
-    else
-        memcpy(to, &bits, sizeof bits);
-}
-
-static void fill(const struct bench *b, enum qplan_dtype dtype, size_t n, bool nonfinite)
+static void fill(const struct qp_bench *b, enum qplan_dtype dtype, size_t n, bool nonfinite)
 {
     const struct qp_source_kernels *kernels = qp_source_kernels(dtype, QPLAN_ISA_SCALAR);
     uint32_t state = 2463534242u;
     for (size_t i = 0; i < n; i++)
-        qp_proof_put(dtype, value_at(&state, i, nonfinite),
-                     (char *)b->src + i * kernels->elem_bytes);
-}
-
-uint64_t qp_device_proof_bytes(void)
-{
-    return qp_max_u64(qp_device_block_bytes(TILE_BYTES), qp_flat_proof_bytes());
+        qp_hard_put(dtype, value_at(&state, i, nonfinite),
+                    (char *)b->src + i * kernels->elem_bytes);
 }
 
 /* ---- Proofs -----------------------------------------------------------------------------------
@@ -121,35 +65,33 @@ static void negate_some(const struct qp_device_work *work, void *scale)
     }
 }
 
-static enum qplan_status prove_tile(const struct bench *b, const struct qp_device_work *work,
+static enum qplan_status prove_tile(const struct qp_bench *b, const struct qp_device_work *work,
                                     struct qplan_error *err)
 {
+    const struct qp_device_scratch *s = &b->tile;
     struct qp_device_made made;
-    QP_TRY(qp_device_quantize(b->lane, work, b->src, b->buffer, &made, err));
-    QP_TRY(qp_device_check_quantized(b->gpu, work, b->src, &made, &b->scratch, err));
+    QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, err));
+    QP_TRY(qp_device_check_quantized(b->device, work, b->src, &made, s, err));
     const bool usable = made.bad_set == UINT64_MAX; /* then the scratch has the parameters */
-    QP_TRY(qp_device_ranges(b->lane, work, b->src, b->buffer, &made, err));
-    QP_TRY(qp_device_check_ranges(b->gpu, work, b->src, &made, &b->scratch, err));
+    QP_TRY(qp_device_ranges(b->lane, work, b->src, b->out, &made, err));
+    QP_TRY(qp_device_check_ranges(b->device, work, b->src, &made, s, err));
     if (!usable)
         return QPLAN_OK;
-    negate_some(work, b->scratch.scale);
-    QP_TRY(qp_device_codes(b->lane, work, b->src, b->scratch.scale, b->scratch.zero, b->buffer,
-                           &made, err));
-    return qp_device_check_codes(b->gpu, work, b->src, b->scratch.scale, b->scratch.zero, &made,
-                                 &b->scratch, err);
+    negate_some(work, s->scale);
+    QP_TRY(qp_device_codes(b->lane, work, b->src, s->scale, s->zero, b->out, &made, err));
+    return qp_device_check_codes(b->device, work, b->src, s->scale, s->zero, &made, s, err);
 }
 
-static enum qplan_status prove_codes(const struct bench *b, const struct qp_device_row *row,
-                                     struct qplan_error *err)
+static enum qplan_status prove_tiles(const struct qp_bench *b, struct qplan_error *err)
 {
+    const struct qp_device_row *row = b->row;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         const struct qp_device_work work = {.dtype = row->dtype,
                                             .tile = vectors[i].tile,
                                             .rule = qp_code_rule(&row->scheme),
                                             .packed = qplan_dtype_bits(row->scheme.dtype) == 4,
                                             .last_len = vectors[i].last_len,
-                                            .phase = vectors[i].phase,
-                                            .group_size = b->group_size};
+                                            .phase = vectors[i].phase};
         for (int nonfinite = 0; nonfinite < 2; nonfinite++) {
             fill(b, row->dtype, work.tile.rows * work.tile.cols, nonfinite);
             QP_TRY(prove_tile(b, &work, err));
@@ -158,63 +100,78 @@ static enum qplan_status prove_codes(const struct bench *b, const struct qp_devi
     return QPLAN_OK;
 }
 
-static enum qplan_status prove_row(struct bench *b, const struct qp_device_row *row,
-                                   struct qplan_error *err)
+/* ---- The bench --------------------------------------------------------------------------------
+ */
+
+uint64_t qp_device_proof_bytes(void)
 {
-    if (row->kind == QP_KIND_QUANTIZE)
-        return prove_codes(b, row, err);
-    b->flat.gpu = b->gpu;
-    b->flat.lane = b->lane;
-    b->flat.group_size = b->group_size;
-    return qp_flat_prove_row(&b->flat, row, err);
+    return qp_max_u64(qp_device_block_bytes(QP_PROOF_BYTES), qp_flat_block_bytes(QP_PROOF_BYTES));
 }
 
-static enum qplan_status prove_rows(struct bench *b, const struct qp_device_row *rows, size_t n,
-                                    struct qplan_error *err)
+static void carve(struct qp_carve *carve, struct qp_bench *b)
 {
-    QP_TRY(b->gpu->backend->alloc(&b->lane, b->gpu, qp_device_proof_bytes(), err));
-    enum qplan_status status = QPLAN_OK;
-    for (size_t i = 0; i < n && status == QPLAN_OK; i++)
-        status = prove_row(b, &rows[i], err);
-    b->gpu->backend->free(b->lane);
-    return status;
-}
-
-static void carve(struct qp_carve *carve, struct bench *b)
-{
-    const size_t n_sets = TILE_BYTES / 64;
-    b->src = qp_take(carve, TILE_BYTES);
-    b->buffer = qp_take(carve, qp_device_made_bytes(TILE_BYTES));
-    b->scratch = (struct qp_device_scratch){
+    const size_t n_sets = qp_flat_window_sets(QP_PROOF_BYTES); /* more than a tile has */
+    b->src = qp_take(carve, QP_PROOF_BYTES);
+    b->out = qp_take(carve, qp_max_u64(QP_PROOF_BYTES, qp_device_made_bytes(QP_PROOF_BYTES)));
+    b->tile = (struct qp_device_scratch){
         qp_take(carve, n_sets * sizeof(double)), qp_take(carve, n_sets * sizeof(double)),
         qp_take(carve, n_sets * sizeof(double)), qp_take(carve, n_sets * sizeof(int32_t)),
-        qp_take(carve, n_sets * sizeof(float)),  qp_take(carve, MOST_ELEMS)};
-    qp_flat_bench_carve(carve, &b->flat);
+        qp_take(carve, n_sets * sizeof(float)),  qp_take(carve, QP_PROOF_ELEMS)};
+    b->codes = qp_take(carve, QP_PROOF_ELEMS + 64);
+    b->scale = qp_take(carve, n_sets * sizeof(double));
+    b->zero = qp_take(carve, n_sets * sizeof(int32_t));
+    b->bound = qp_take(carve, n_sets * sizeof(double));
+    b->range = (struct qp_flat_scratch){qp_take(carve, QP_BLOCK + 1),
+                                        qp_take(carve, QP_BLOCK * sizeof(double)),
+                                        qp_take(carve, QP_BLOCK * sizeof(double))};
 }
 
-static enum qplan_status prove(struct qp_gpu *gpu, uint32_t group_size,
-                               const struct qp_device_row *rows, size_t n, struct qplan_error *err)
+static enum qplan_status open_bench(struct qp_bench *b, struct qplan_error *err)
 {
-    struct bench b = {.gpu = gpu, .group_size = group_size};
+    struct qp_gpu *gpu = b->device->gpu;
     struct qp_carve count = {0};
-    carve(&count, &b);
+    carve(&count, b);
     struct qp_carve block = {.block = qp_alloc_buffer(count.used)};
     if (!block.block)
         return qp_fail_memory(err, "device", count.used);
-    carve(&block, &b);
-    enum qplan_status status = prove_rows(&b, rows, n, err);
-    qp_free(block.block);
+    b->block = block.block;
+    carve(&block, b);
+    return gpu->backend->alloc(&b->lane, gpu, qp_device_proof_bytes(), err);
+}
+
+static void close_bench(struct qp_bench *b)
+{
+    if (b->lane)
+        b->device->gpu->backend->free(b->lane);
+    qp_free(b->block);
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------
+ */
+
+/* The first row that the device has not proven yet opens the bench. */
+static enum qplan_status prove_row(void *ctx, struct qplan_error *err)
+{
+    struct qp_bench *b = ctx;
+    if (!b->lane)
+        QP_TRY(open_bench(b, err));
+    return b->row->kind == QP_KIND_QUANTIZE ? prove_tiles(b, err) : qp_prove_ranges(b, err);
+}
+
+enum qplan_status qp_device_prove_rows(struct qplan_device *device,
+                                       const struct qp_device_row *rows, size_t n,
+                                       struct qplan_error *err)
+{
+    struct qp_bench b = {.device = device};
+    enum qplan_status status = QPLAN_OK;
+    for (size_t i = 0; i < n && status == QPLAN_OK; i++) {
+        b.row = &rows[i];
+        status = qp_device_prove(device, (struct qp_device_proof){NULL, qp_row_number(b.row)},
+                                 prove_row, &b, err);
+    }
+    close_bench(&b);
     return status;
 }
-
-enum qplan_status qp_device_prove(struct qp_gpu *gpu, const struct qp_device_row *rows, size_t n,
-                                  struct qplan_error *err)
-{
-    return prove(gpu, 0, rows, n, err);
-}
-
-/* ---- All rows ----------------------------------------------------------------------------------
- */
 
 static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
 static const enum qplan_dtype code_dtypes[] = {QPLAN_INT8, QPLAN_UINT8, QPLAN_INT4, QPLAN_UINT4};
@@ -242,16 +199,15 @@ static size_t rows_of_dtype(enum qplan_dtype dtype, struct qp_device_row *rows)
     return n;
 }
 
-enum qplan_status qp_device_prove_all(struct qp_gpu *gpu, uint32_t group_size,
-                                      struct qplan_error *err)
+enum qplan_status qp_device_prove_all_rows(struct qplan_device *device, struct qplan_error *err)
 {
     struct qp_device_row rows[4 * ROWS_OF_DTYPE];
     size_t n = 0, n_kept = 0;
     for (size_t i = 0; i < 4; i++)
         n += rows_of_dtype(floats[i], rows + n);
     for (size_t i = 0; i < n; i++) {
-        if (gpu->info.has_fp64 || !qp_row_needs_fp64(&rows[i]))
+        if (device->gpu->info.has_fp64 || !qp_row_needs_fp64(&rows[i]))
             rows[n_kept++] = rows[i];
     }
-    return prove(gpu, group_size, rows, n_kept, err);
+    return qp_device_prove_rows(device, rows, n_kept, err);
 }

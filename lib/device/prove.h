@@ -1,40 +1,47 @@
 /*
- * prove.h - what the two families of proofs share: values that are hard, and the proof of
- * one row on a lane.
+ * prove.h - the fixed vectors that tiles and ranges are proven on, and what they are run in.
  */
 #ifndef QP_DEVICE_PROVE_H
 #define QP_DEVICE_PROVE_H
 
-#include "device.h"
-#include "lib/base/carve.h"
+#include "recheck.h"
 
-/* The next of a fixed sequence. */
-uint32_t qp_proof_random(uint32_t *state);
+/* Device memory that a proof takes. */
+uint64_t qp_device_proof_bytes(void);
 
-/* Zeros of both signs, subnormals, ties, and ends of ranges; infinity and NaN where wanted. */
-double qp_proof_special(uint32_t random, bool nonfinite);
+/* Runs the vectors through every kernel of n rows, but for rows that the device has proven. */
+enum qplan_status qp_device_prove_rows(struct qplan_device *device,
+                                       const struct qp_device_row *rows, size_t n,
+                                       struct qplan_error *err);
 
-/* Writes an element of the dtype; bits of what is not finite are kept. */
-void qp_proof_put(enum qplan_dtype dtype, double x, void *to);
+/* Runs them through the kernels of all rows that the device can do. */
+enum qplan_status qp_device_prove_all_rows(struct qplan_device *device, struct qplan_error *err);
 
-/* Buffers for proofs of flat ranges. */
-struct qp_flat_bench {
-    struct qp_gpu *gpu;
+/* ---- For the vectors --------------------------------------------------------------------------
+ */
+
+/* Every tile and every range of the lists fits. */
+#define QP_PROOF_BYTES ((size_t)512 << 10)
+#define QP_PROOF_ELEMS (QP_PROOF_BYTES / sizeof(double))
+
+/* What a proof works in. */
+struct qp_bench {
+    struct qplan_device *device;
+    const struct qp_device_row *row; /* that is being proven */
     struct qp_lane *lane;
-    uint32_t group_size;
-    void *src, *scale, *out;
+    void *block; /* that the buffers are cut from */
+    void *src, *out;
+    struct qp_device_scratch tile;
+
+    /* Of ranges: what is decoded, and the buffers of the CPU. */
     uint8_t *codes;
+    void *scale;
     int32_t *zero;
     double *bound;
-    struct qp_flat_scratch scratch;
+    struct qp_flat_scratch range;
 };
 
-void qp_flat_bench_carve(struct qp_carve *carve, struct qp_flat_bench *bench);
-
-/* Device memory that they take. */
-uint64_t qp_flat_proof_bytes(void);
-
-enum qplan_status qp_flat_prove_row(const struct qp_flat_bench *bench,
-                                    const struct qp_device_row *row, struct qplan_error *err);
+/* The vectors of ranges, for a row of the way back (prove_range.c). */
+enum qplan_status qp_prove_ranges(const struct qp_bench *bench, struct qplan_error *err);
 
 #endif

@@ -4,13 +4,10 @@
  */
 #include "prove.h"
 
+#include "hard.h"
 #include "lib/store/transfer.h"
 
 #include <math.h>
-
-/* Every range of the list fits. */
-#define TILE_BYTES ((size_t)256 << 10)
-#define MOST_ELEMS (TILE_BYTES / sizeof(double))
 
 #define HUGE_LEN (((uint64_t)1 << 40) + 1)
 
@@ -68,15 +65,14 @@ static const double hard[] = {1, 0x1p-126, 0x1p-149, 65504, 0x1.fffffep127, 0, N
  */
 static double scale_at(uint32_t *state, size_t n_hard)
 {
-    const uint32_t random = qp_proof_random(state);
+    const uint32_t random = qp_hard_random(state);
     const double sign = random >> 7 & 1 ? -1 : 1;
     if (n_hard && random % 4 == 0)
         return sign * hard[random / 4 % n_hard];
     return sign * 0x1p-6 * (1 + (double)(random >> 8) * 0x1p-24);
 }
 
-static void fill_params(const struct qp_flat_bench *b, const struct qp_flat_work *work,
-                        size_t n_hard)
+static void fill_params(const struct qp_bench *b, const struct qp_flat_work *work, size_t n_hard)
 {
     const struct qp_work_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR)->work;
     const size_t n = (size_t)(work->window.n + work->window.more);
@@ -88,19 +84,19 @@ static void fill_params(const struct qp_flat_bench *b, const struct qp_flat_work
             ((double *)b->scale)[i] = scale;
         else
             ((float *)b->scale)[i] = (float)scale;
-        b->zero[i] = work->rule.q_min + (int32_t)(qp_proof_random(&state) % span);
+        b->zero[i] = work->rule.q_min + (int32_t)(qp_hard_random(&state) % span);
     }
     k->bounds(n, b->scale, work->rule.type, b->bound);
 }
 
 /* Codes at the ends of their range are as likely as all others: there values are clipped. */
-static void fill_codes(const struct qp_flat_bench *b, const struct qp_flat_work *work)
+static void fill_codes(const struct qp_bench *b, const struct qp_flat_work *work)
 {
     static const uint8_t ends[] = {0x7f, 0x80, 0xff, 0x00, 0x77, 0x88, 0xf7, 0x08};
     const size_t n = qp_code_bytes(&work->sets, work->packed, work->elem, (size_t)work->n);
     uint32_t state = 521288629u;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t random = qp_proof_random(&state);
+        const uint32_t random = qp_hard_random(&state);
         b->codes[i] = random % 2 ? ends[random / 2 % sizeof ends] : (uint8_t)(random >> 8);
     }
 }
@@ -110,88 +106,66 @@ static double near_value(double y, uint32_t random, bool wild)
 {
     const double share = (double)(random >> 8) * 0x1p-23 - 1;
     if (random % 16 == 0)
-        return qp_proof_special(random / 16, wild);
+        return qp_hard_value(random / 16, wild);
     if (random % 16 == 1)
         return y + share;
     return y + 0x1.1p-7 * share;
 }
 
-static void fill_source(const struct qp_flat_bench *b, const struct qp_flat_work *work,
+static void fill_source(const struct qp_bench *b, const struct qp_flat_work *work,
                         const struct qp_flat_data *data, bool wild)
 {
     const struct qp_source_kernels *k = qp_source_kernels(work->dtype, QPLAN_ISA_SCALAR);
     uint32_t state = 88675123u;
     for (uint64_t i = 0; i < work->n; i++) {
         if (i % QP_BLOCK == 0)
-            qp_flat_decode_block(work, data, i, &b->scratch);
+            qp_flat_decode_block(work, data, i, &b->range);
         const size_t at = (size_t)(i % QP_BLOCK);
-        const double y = k->work->work == QPLAN_F64 ? ((const double *)b->scratch.y)[at]
-                                                    : (double)((const float *)b->scratch.y)[at];
-        qp_proof_put(work->dtype, near_value(y, qp_proof_random(&state), wild),
-                     (char *)b->src + i * k->elem_bytes);
+        const double y = k->work->work == QPLAN_F64 ? ((const double *)b->range.y)[at]
+                                                    : (double)((const float *)b->range.y)[at];
+        qp_hard_put(work->dtype, near_value(y, qp_hard_random(&state), wild),
+                    (char *)b->src + i * k->elem_bytes);
     }
 }
 
 /* ---- Proofs ------------------------------------------------------------------------------------
  */
 
-static struct qp_flat_work make_work(const struct qp_flat_bench *b, const struct vector *v,
-                                     const struct qp_device_row *row)
+static struct qp_flat_work make_work(const struct vector *v, const struct qp_device_row *row)
 {
     struct qp_flat_work work = {.dtype = row->dtype,
                                 .as = row->as,
                                 .elem = v->elem,
                                 .n = v->n,
                                 .rule = qp_code_rule(&row->scheme),
-                                .packed = qplan_dtype_bits(row->scheme.dtype) == 4,
-                                .group_size = b->group_size};
+                                .packed = qplan_dtype_bits(row->scheme.dtype) == 4};
     qp_sets_make(&work.sets, &v->scheme, v->shape, v->rank);
     qp_window_of(&work.sets, work.elem, work.n, &work.window);
     return work;
 }
 
-static enum qplan_status prove_range(const struct qp_flat_bench *b, const struct qp_device_row *row,
-                                     const struct qp_flat_work *work, bool wild,
-                                     struct qplan_error *err)
+static enum qplan_status prove_range(const struct qp_bench *b, const struct qp_flat_work *work,
+                                     bool wild, struct qplan_error *err)
 {
+    const struct qp_device_row *row = b->row;
     const struct qp_flat_data data = {b->codes, b->scale, b->zero, b->src, b->bound};
     fill_codes(b, work);
     fill_params(b, work, !wild ? 0 : row->kind == QP_KIND_DECODE ? USABLE : ANY);
     if (row->kind == QP_KIND_DECODE) {
         QP_TRY(qp_device_decode(b->lane, work, &data, b->out, err));
-        return qp_device_check_decoded(b->gpu, work, &data, b->out, &b->scratch, err);
+        return qp_device_check_decoded(b->device, work, &data, b->out, &b->range, err);
     }
     fill_source(b, work, &data, wild);
     QP_TRY(qp_device_measure(b->lane, work, &data, b->out, err));
-    return qp_device_check_measured(b->gpu, work, &data, b->out, &b->scratch, err);
+    return qp_device_check_measured(b->device, work, &data, b->out, &b->range, err);
 }
 
-enum qplan_status qp_flat_prove_row(const struct qp_flat_bench *bench,
-                                    const struct qp_device_row *row, struct qplan_error *err)
+enum qplan_status qp_prove_ranges(const struct qp_bench *bench, struct qplan_error *err)
 {
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
-        const struct qp_flat_work work = make_work(bench, &vectors[i], row);
+        const struct qp_flat_work work = make_work(&vectors[i], bench->row);
         for (int wild = 0; wild < 2; wild++)
-            QP_TRY(prove_range(bench, row, &work, wild, err));
+            QP_TRY(prove_range(bench, &work, wild, err));
     }
     return QPLAN_OK;
-}
-
-uint64_t qp_flat_proof_bytes(void)
-{
-    return qp_flat_block_bytes(TILE_BYTES);
-}
-
-void qp_flat_bench_carve(struct qp_carve *carve, struct qp_flat_bench *b)
-{
-    const size_t n_sets = qp_flat_window_sets(TILE_BYTES);
-    b->src = qp_take(carve, TILE_BYTES);
-    b->out = qp_take(carve, TILE_BYTES);
-    b->codes = qp_take(carve, MOST_ELEMS + 64);
-    b->scale = qp_take(carve, n_sets * sizeof(double));
-    b->zero = qp_take(carve, n_sets * sizeof(int32_t));
-    b->bound = qp_take(carve, n_sets * sizeof(double));
-    b->scratch = (struct qp_flat_scratch){qp_take(carve, QP_BLOCK + 1),
-                                          qp_take(carve, QP_BLOCK * sizeof(double)),
-                                          qp_take(carve, QP_BLOCK * sizeof(double))};
 }

@@ -1,8 +1,8 @@
 /*
- * recheck.c - the same tile by the scalar kernels, which are the specification, and the
- * comparison. A device that differs anywhere is refused by name.
+ * recheck.c - a tile or a range by the scalar kernels, which are the specification, and the
+ * comparison.
  */
-#include "device.h"
+#include "recheck.h"
 
 #include "kernels/dtypes/bits.h"
 #include "lib/base/check.h"
@@ -11,14 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-static enum qplan_status differs(const struct qp_gpu *gpu, enum qplan_dtype dtype, const char *what,
-                                 struct qplan_error *err)
+static enum qplan_status differs(struct qplan_device *device, enum qplan_dtype dtype,
+                                 const char *what, struct qplan_error *err)
 {
-    qp_fail(err, QPLAN_ERR_DEVICE, gpu->info.label,
-            "the device does not compute as the CPU does: %s of %s on %s, driver %s", what,
-            qplan_dtype_name(dtype), gpu->info.name, gpu->info.driver);
-    qp_advise(err, QPLAN_ADVICE_CPU);
-    return QPLAN_ERR_DEVICE;
+    return qp_device_fail_wrong(device, what, qplan_dtype_name(dtype), err);
 }
 
 static const struct qp_source_kernels *scalar(const struct qp_device_work *work)
@@ -85,7 +81,7 @@ static bool same_params(const struct qp_device_work *work, const struct qp_devic
     return true;
 }
 
-enum qplan_status qp_device_check_quantized(const struct qp_gpu *gpu,
+enum qplan_status qp_device_check_quantized(struct qplan_device *device,
                                             const struct qp_device_work *work, const void *src,
                                             const struct qp_device_made *made,
                                             const struct qp_device_scratch *s,
@@ -93,21 +89,21 @@ enum qplan_status qp_device_check_quantized(const struct qp_gpu *gpu,
 {
     const size_t n = qp_tile_sets(&work->tile);
     if (find_ranges(work, src, s) != made->nonfinite)
-        return differs(gpu, work->dtype, "the count of values that are not finite", err);
+        return differs(device, work->dtype, "the count of values that are not finite", err);
     size_t good = quantizer(work->dtype, &work->rule)
                       ->params(&work->rule, n, s->lo, s->hi, s->scale, s->zero);
     if ((good < n ? good : UINT64_MAX) != made->bad_set)
-        return differs(gpu, work->dtype, "a scale", err);
+        return differs(device, work->dtype, "a scale", err);
     if (good < n)
         return QPLAN_OK;
     if (!same_params(work, made, s, n))
-        return differs(gpu, work->dtype, "a scale or zero point", err);
+        return differs(device, work->dtype, "a scale or zero point", err);
     if (!same_codes(work, src, s->scale, s->zero, made, s->codes))
-        return differs(gpu, work->dtype, "a code", err);
+        return differs(device, work->dtype, "a code", err);
     return QPLAN_OK;
 }
 
-enum qplan_status qp_device_check_ranges(const struct qp_gpu *gpu,
+enum qplan_status qp_device_check_ranges(struct qplan_device *device,
                                          const struct qp_device_work *work, const void *src,
                                          const struct qp_device_made *made,
                                          const struct qp_device_scratch *s, struct qplan_error *err)
@@ -115,16 +111,17 @@ enum qplan_status qp_device_check_ranges(const struct qp_gpu *gpu,
     const size_t n = qp_tile_sets(&work->tile) * scalar(work)->work_bytes;
     bool same = find_ranges(work, src, s) == made->nonfinite && memcmp(s->lo, made->lo, n) == 0 &&
                 memcmp(s->hi, made->hi, n) == 0;
-    return same ? QPLAN_OK : differs(gpu, work->dtype, "a range", err);
+    return same ? QPLAN_OK : differs(device, work->dtype, "a range", err);
 }
 
-enum qplan_status qp_device_check_codes(const struct qp_gpu *gpu, const struct qp_device_work *work,
-                                        const void *src, const void *scale, const int32_t *zero,
+enum qplan_status qp_device_check_codes(struct qplan_device *device,
+                                        const struct qp_device_work *work, const void *src,
+                                        const void *scale, const int32_t *zero,
                                         const struct qp_device_made *made,
                                         const struct qp_device_scratch *s, struct qplan_error *err)
 {
     bool same = same_codes(work, src, scale, zero, made, s->codes);
-    return same ? QPLAN_OK : differs(gpu, work->dtype, "a code", err);
+    return same ? QPLAN_OK : differs(device, work->dtype, "a code", err);
 }
 
 /* ---- Flat ranges -------------------------------------------------------------------------------
@@ -179,7 +176,8 @@ void qp_flat_decode_block(const struct qp_flat_work *work, const struct qp_flat_
     }
 }
 
-enum qplan_status qp_device_check_decoded(const struct qp_gpu *gpu, const struct qp_flat_work *work,
+enum qplan_status qp_device_check_decoded(struct qplan_device *device,
+                                          const struct qp_flat_work *work,
                                           const struct qp_flat_data *data, const void *out,
                                           const struct qp_flat_scratch *s, struct qplan_error *err)
 {
@@ -190,7 +188,7 @@ enum qplan_status qp_device_check_decoded(const struct qp_gpu *gpu, const struct
         qp_flat_decode_block(work, data, at, s);
         k->store(work->as, n, s->y, s->stored);
         if (memcmp(s->stored, (const char *)out + at * size, n * size) != 0)
-            return differs(gpu, work->dtype, "a decoded value", err);
+            return differs(device, work->dtype, "a decoded value", err);
     }
     return QPLAN_OK;
 }
@@ -250,7 +248,7 @@ static bool same_check(const struct qp_check *a, const struct qp_check *b)
            same_number(a->max_clip, b->max_clip) && a->nonfinite == b->nonfinite;
 }
 
-enum qplan_status qp_device_check_measured(const struct qp_gpu *gpu,
+enum qplan_status qp_device_check_measured(struct qplan_device *device,
                                            const struct qp_flat_work *work,
                                            const struct qp_flat_data *data, const void *found,
                                            const struct qp_flat_scratch *s, struct qplan_error *err)
@@ -259,9 +257,9 @@ enum qplan_status qp_device_check_measured(const struct qp_gpu *gpu,
         const struct qp_flat_found wanted = measure_block(work, data, at, s);
         const struct qp_flat_found got = qp_flat_found_at(work, found, (size_t)(at / QP_BLOCK));
         if (!same_sums(&wanted.sums, &got.sums))
-            return differs(gpu, work->dtype, "the sum of errors", err);
+            return differs(device, work->dtype, "the sum of errors", err);
         if (!same_check(&wanted.check, &got.check) || wanted.bad_pads != got.bad_pads)
-            return differs(gpu, work->dtype, "a count of errors", err);
+            return differs(device, work->dtype, "a count of errors", err);
     }
     return QPLAN_OK;
 }

@@ -96,8 +96,8 @@ enum qplan_status qp_flat_decode(const struct qp_flat_walk *walk, void *out,
     QP_TRY(qp_device_decode(walk->b->lane, &walk->work, &walk->data, out, err));
     if (!qp_device_is_checked(walk->device))
         return QPLAN_OK;
-    return qp_device_check_decoded(walk->device->gpu, &walk->work, &walk->data, out,
-                                   &walk->b->scratch, err);
+    return qp_device_check_decoded(walk->device, &walk->work, &walk->data, out, &walk->b->scratch,
+                                   err);
 }
 
 enum qplan_status qp_flat_measure(struct qp_flat_walk *walk, const void *src,
@@ -110,7 +110,7 @@ enum qplan_status qp_flat_measure(struct qp_flat_walk *walk, const void *src,
     QP_TRY(qp_device_measure(walk->b->lane, &walk->work, &walk->data, walk->b->found, err));
     if (!qp_device_is_checked(walk->device))
         return QPLAN_OK;
-    return qp_device_check_measured(walk->device->gpu, &walk->work, &walk->data, walk->b->found,
+    return qp_device_check_measured(walk->device, &walk->work, &walk->data, walk->b->found,
                                     &walk->b->scratch, err);
 }
 

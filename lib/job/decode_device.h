@@ -7,7 +7,7 @@
 #define QP_EXECUTE_FLAT_H
 
 #include "job.h"
-#include "lib/device/device.h"
+#include "lib/device/recheck.h"
 #include "stored.h"
 
 /* The buffers of a worker. */

@@ -8,6 +8,7 @@
 #include "kernels/ops/affine_grid_kernels.h"
 #include "lib/base/carve.h"
 #include "lib/base/check.h"
+#include "lib/device/lane.h"
 #include "op_device.h"
 
 #include <stdatomic.h>
@@ -274,7 +275,7 @@ static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
     const struct qk_affine_grid_args a = make_args(run, "theta", "output");
     const struct qp_launch what = {kernel_of(run->call->op, false),
                                    (uint32_t)(s->n_batch * a.n_tiles), GROUP_SIZE, &a, sizeof a};
-    return qp_op_launch(run, &what, err);
+    return qp_lane_launch(run->lane, &what, err);
 }
 
 static enum qplan_status launch_backward(struct qp_op_run *run, struct qplan_error *err)
@@ -283,7 +284,7 @@ static enum qplan_status launch_backward(struct qp_op_run *run, struct qplan_err
     const struct qk_affine_grid_args a = make_args(run, "dout", "dtheta");
     const struct qp_launch what = {kernel_of(run->call->op, true), (uint32_t)s->n_batch,
                                    SUM_GROUP_SIZE, &a, sizeof a};
-    return qp_op_launch(run, &what, err);
+    return qp_lane_launch(run->lane, &what, err);
 }
 
 /* ---- The rows ---------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
  */
 #include "bags.h"
 
-#include "lib/base/check.h"
-
 #include <inttypes.h>
 
 /* ---- The problem ------------------------------------------------------------------------------

@@ -128,6 +128,7 @@ static void run(struct qp_op_call *call)
 
 /* The key is the working precision. */
 static const struct qp_op_kernel kernels[] = {
+    QP_QUANT_KERNEL(QPLAN_ISA_AVX512, QP_BIT(QPLAN_STORAGE_F32), qp_quant_validate, run),
     QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_BIT(QPLAN_STORAGE_F32), qp_quant_validate, run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64),
                     qp_quant_validate, run),

@@ -8,6 +8,7 @@
 #include "families.h"
 #include "quant_device.h"
 
+#include "lib/base/carve.h"
 #include "lib/base/check.h"
 #include "lib/model/dtype.h"
 #include "lib/model/sets.h"
@@ -310,9 +311,9 @@ static enum qplan_status finish_on_device(struct qp_op_run *run, struct qplan_er
         .workspace = workspace, .validate = validate, .run = run                                   \
     }
 
-/* f64 has no vector kernels. */
 static const struct qp_op_kernel kernels[] = {
-    KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS & ~QP_BIT(QPLAN_STORAGE_F64)),
+    KERNEL(QPLAN_ISA_AVX512, QP_QUANT_VECTOR_BITS),
+    KERNEL(QPLAN_ISA_AVX2, QP_QUANT_VECTOR_BITS),
     KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS),
     {.isa = QPLAN_ISA_SCALAR,
      .keys = QP_FP_BITS,

@@ -12,7 +12,7 @@
 #ifndef QP_OPS_GRANULARITY_H
 #define QP_OPS_GRANULARITY_H
 
-#include "lib/model/scheme.h"
+#include "lib/model/sets.h"
 #include "op.h"
 
 enum qp_op_granularity {

@@ -3,6 +3,7 @@
  */
 #include "grid.h"
 
+#include "lib/base/carve.h"
 #include "lib/base/check.h"
 
 /* ---- The problem ------------------------------------------------------------------------------

@@ -9,7 +9,6 @@
 #define QP_OPS_GRID_H
 
 #include "kernels/ops/grid_kernels.h"
-#include "lib/base/carve.h"
 #include "op.h"
 
 #include <stdatomic.h>

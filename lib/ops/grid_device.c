@@ -3,9 +3,11 @@
  * text (kernels/gpu/qk_grid_args.h).
  */
 #include "grid_device.h"
+#include "grid.h"
 
 #include "kernels/gpu/qk_grid_args.h"
 #include "lib/base/check.h"
+#include "lib/device/lane.h"
 
 #include <string.h>
 
@@ -113,7 +115,7 @@ static enum qplan_status launch(struct qp_op_run *run, enum qk_kernel kernel,
     a->n_blocks = (qk_u32)e.n_blocks;
     const uint64_t groups = a->n_tiles * e.n_blocks * e.n_batch;
     const struct qp_launch what = {kernel, (uint32_t)groups, GROUP_SIZE, a, sizeof *a};
-    return qp_op_launch(run, &what, err);
+    return qp_lane_launch(run->lane, &what, err);
 }
 
 static uint64_t n_blocks_of(const struct qp_grid *grid)
@@ -183,7 +185,7 @@ static enum qplan_status launch_lists(struct qp_op_run *run, enum qk_kernel kern
 {
     const uint64_t groups = qp_div_up((uint64_t)a->n_lists + 1, part);
     const struct qp_launch what = {kernel, (uint32_t)groups, GROUP_SIZE, a, sizeof *a};
-    return qp_op_launch(run, &what, err);
+    return qp_lane_launch(run->lane, &what, err);
 }
 
 /* The lists of n batches, and the sums over them. */

@@ -5,7 +5,6 @@
 #ifndef QP_OPS_GRID_DEVICE_H
 #define QP_OPS_GRID_DEVICE_H
 
-#include "grid.h"
 #include "op_device.h"
 
 enum qplan_status qp_grid_launch_sample(struct qp_op_run *run, struct qplan_error *err);

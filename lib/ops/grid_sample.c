@@ -5,6 +5,7 @@
  * of its points. Every value depends on its point and plane alone.
  */
 #include "families.h"
+#include "grid.h"
 #include "grid_device.h"
 
 #include "lib/base/check.h"

@@ -7,6 +7,7 @@
  * So the order of terms is the same for any number of workers, bands and slices.
  */
 #include "families.h"
+#include "grid.h"
 #include "grid_device.h"
 
 #include "lib/base/check.h"

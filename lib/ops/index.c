@@ -35,9 +35,12 @@ struct qp_indices qp_indices_of(const struct qp_op_call *call, const char *argum
                                .is_i64 = tensor && tensor->dtype == QPLAN_STORAGE_I64};
 }
 
-void qp_index_load(const struct qp_indices *indices, uint64_t at, size_t n, int64_t *out)
+/* Indices that are read at a time, at most. */
+#define STEP 256
+
+static void load(const struct qp_indices *indices, uint64_t at, size_t n, int64_t *out)
 {
-    int64_t gathered[QP_INDEX_STEP];
+    int64_t gathered[STEP];
     const void *from = qp_view_get(indices->view, at, n, gathered);
     if (indices->is_i64) {
         memcpy(out, from, n * sizeof *out);
@@ -50,17 +53,17 @@ void qp_index_load(const struct qp_indices *indices, uint64_t at, size_t n, int6
 int64_t qp_index_at(const struct qp_indices *indices, uint64_t at)
 {
     int64_t value;
-    qp_index_load(indices, at, 1, &value);
+    load(indices, at, 1, &value);
     return value;
 }
 
 void qp_index_each(const struct qp_indices *indices, uint64_t at, uint64_t n, qp_index_fn visit,
                    void *ctx)
 {
-    int64_t values[QP_INDEX_STEP];
-    for (const uint64_t end = at + n; at < end; at += QP_INDEX_STEP) {
-        const size_t part = (size_t)qp_min_u64(QP_INDEX_STEP, end - at);
-        qp_index_load(indices, at, part, values);
+    int64_t values[STEP];
+    for (const uint64_t end = at + n; at < end; at += STEP) {
+        const size_t part = (size_t)qp_min_u64(STEP, end - at);
+        load(indices, at, part, values);
         for (size_t i = 0; i < part; i++)
             visit(ctx, at + i, values[i]);
     }

@@ -34,11 +34,7 @@ struct qp_indices {
 };
 struct qp_indices qp_indices_of(const struct qp_op_call *call, const char *argument);
 
-/* They are read so many at a time, at most. */
-#define QP_INDEX_STEP 256
-
-/* n of them from flat index at on; and one. */
-void qp_index_load(const struct qp_indices *indices, uint64_t at, size_t n, int64_t *out);
+/* The one at a flat index. */
 int64_t qp_index_at(const struct qp_indices *indices, uint64_t at);
 
 /* Calls with the value of each of n from at on, in ascending order. */

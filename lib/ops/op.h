@@ -10,7 +10,6 @@
 #ifndef QP_OP_H
 #define QP_OP_H
 
-#include "kernels/kernel.h"
 #include "lib/base/error.h"
 #include "op_view.h"
 
@@ -285,8 +284,5 @@ enum qplan_status qp_op_take_device(struct qplan_op *op,
 uint64_t qp_op_staging_bytes(const struct qplan_op *op);
 uint64_t qp_op_check_bytes(const struct qplan_op *op);
 enum qplan_status qp_op_run_on_device(struct qp_op_call *call, struct qplan_error *err);
-
-struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enum qplan_dtype work,
-                                          bool correctly_rounded);
 
 #endif

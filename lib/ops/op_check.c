@@ -63,15 +63,5 @@ enum qplan_status qp_op_check_made(const struct qp_op_call *call, struct qplan_e
                          &differs);
     }
     again.kernel->run(&second);
-    return differs ? qp_op_fail_differs(op, err) : QPLAN_OK;
-}
-
-enum qplan_status qp_op_fail_differs(const struct qplan_op *op, struct qplan_error *err)
-{
-    const struct qp_device_info *info = &op->device->gpu->info;
-    qp_fail(err, QPLAN_ERR_DEVICE, info->label,
-            "the device does not compute as the CPU does: %s of %s on %s, driver %s",
-            op->row->info.name, qplan_storage_name(op->key), info->name, info->driver);
-    qp_advise(err, QPLAN_ADVICE_CPU);
-    return QPLAN_ERR_DEVICE;
+    return differs ? qp_op_fail_wrong(op, err) : QPLAN_OK;
 }

@@ -9,6 +9,7 @@
 #include "op_device.h"
 
 #include "lib/base/check.h"
+#include "lib/device/lane.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -24,33 +25,29 @@ static uint64_t tensor_bytes(const struct qp_op_tensor *tensor)
     return tensor->n_elems * (qplan_storage_bits(tensor->dtype) / 8);
 }
 
-/* Tensors have at most 2^58 elements of 8 bytes, so nothing overflows. */
-static uint32_t place(uint64_t *end, uint64_t n_bytes)
-{
-    const uint64_t at = *end;
-    *end = at + qp_div_up(n_bytes, 64) * 64;
-    return (uint32_t)at;
-}
-
 static void place_arguments(struct qplan_op *op, uint64_t *end, bool written)
 {
     for (size_t i = 0; i < op->row->info.n_arguments; i++) {
         const struct qp_op_tensor *tensor = &op->tensors[i];
         if (written ? tensor->written : tensor->read && !tensor->written)
-            op->block.at[i] = place(end, tensor_bytes(tensor));
+            op->block.at[i] = qp_block_place(end, tensor_bytes(tensor));
     }
 }
 
-/* Offsets mean nothing where the block is larger than MOST_BYTES: that is refused. */
+/*
+ * Tensors have at most 2^58 elements of 8 bytes, so nothing overflows. Offsets mean nothing where
+ * the block is larger than MOST_BYTES: that is refused.
+ */
 static void lay_out(struct qplan_op *op, const struct qp_op_kernel *kernel)
 {
     uint64_t end = 0;
-    op->block = (struct qp_op_block){.status = place(&end, QK_OP_STATUS * sizeof(uint32_t))};
+    op->block =
+        (struct qp_op_block){.status = qp_block_place(&end, QK_OP_STATUS * sizeof(uint32_t))};
     place_arguments(op, &end, true);
     op->block.made_bytes = end;
     place_arguments(op, &end, false);
     if (end <= MOST_BYTES)
-        op->block.scratch = place(&end, kernel->scratch ? kernel->scratch(op) : 0);
+        op->block.scratch = qp_block_place(&end, kernel->scratch ? kernel->scratch(op) : 0);
     op->block.n_bytes = end;
 }
 
@@ -103,9 +100,7 @@ static enum qplan_status prove(struct qplan_device *device, const void *what,
     const struct wanted *wanted = what;
     const struct qplan_op *op = wanted->op;
     if (!qp_op_device_has(device->gpu, wanted->kernel, op->work))
-        return qp_fail(err, QPLAN_ERR_DEVICE, device->gpu->info.label,
-                       "the device has no 64-bit floats, which %s needs (%s)", op->row->info.name,
-                       device->gpu->info.name);
+        return qp_device_fail_fp64(device, op->row->info.name, err);
     QP_TRY(check_memory(op, device, err));
     return device->proving ? QPLAN_OK : qp_op_prove(device, op->row, wanted->kernel, op->key, err);
 }
@@ -181,17 +176,6 @@ uint64_t qp_op_staging_bytes(const struct qplan_op *op)
     return op->block.made_bytes + qp_min_u64(qp_div_up(most, 64) * 64, GATHER_BYTES);
 }
 
-static enum qplan_status copy(struct qp_op_run *run, enum qp_copy_way way, struct qp_span span,
-                              const void *host, struct qplan_error *err)
-{
-    return run->lane->gpu->backend->copy(run->lane, way, span, (void *)(uintptr_t)host, err);
-}
-
-static enum qplan_status settle(struct qp_op_run *run, struct qplan_error *err)
-{
-    return run->lane->gpu->backend->sync(run->lane, err);
-}
-
 /* Elements that are not neighbours go through the buffer, which is free again after each part. */
 static enum qplan_status gather(struct qp_op_run *run, const struct qp_view *view, uint32_t to,
                                 struct qplan_error *err)
@@ -200,9 +184,9 @@ static enum qplan_status gather(struct qp_op_run *run, const struct qp_view *vie
     const uint64_t step = GATHER_BYTES / view->elem_bytes;
     for (uint64_t at = 0; at < view->n_elems; at += step) {
         const size_t n = (size_t)qp_min_u64(step, view->n_elems - at);
-        const struct qp_span span = {to + at * view->elem_bytes, n * view->elem_bytes};
-        QP_TRY(copy(run, QP_COPY_IN, span, qp_view_get(view, at, n, buffer), err));
-        QP_TRY(settle(run, err));
+        QP_TRY(qp_lane_copy_in(run->lane, to + at * view->elem_bytes, n * view->elem_bytes,
+                               qp_view_get(view, at, n, buffer), err));
+        QP_TRY(qp_lane_wait(run->lane, err));
     }
     return QPLAN_OK;
 }
@@ -211,14 +195,14 @@ static enum qplan_status copy_in(struct qp_op_run *run, struct qplan_error *err)
 {
     static const uint32_t status[QK_OP_STATUS] = {[QK_OP_FIRST_BAD] = QK_OP_NONE};
     const struct qplan_op *op = run->call->op;
-    QP_TRY(copy(run, QP_COPY_IN, (struct qp_span){op->block.status, sizeof status}, status, err));
+    QP_TRY(qp_lane_copy_in(run->lane, op->block.status, sizeof status, status, err));
     for (size_t i = 0; i < op->row->info.n_arguments; i++) {
         const struct qp_view *view = &run->call->views[i];
         if (!op->tensors[i].read || view->n_elems == 0)
             continue;
-        const struct qp_span span = {op->block.at[i], view->n_elems * view->elem_bytes};
         const void *direct = qp_view_at(view, 0, (size_t)view->n_elems);
-        QP_TRY(direct ? copy(run, QP_COPY_IN, span, direct, err)
+        QP_TRY(direct ? qp_lane_copy_in(run->lane, op->block.at[i],
+                                        view->n_elems * view->elem_bytes, direct, err)
                       : gather(run, view, op->block.at[i], err));
     }
     return QPLAN_OK;
@@ -237,44 +221,24 @@ static void write_outputs(struct qp_op_run *run)
 /* ---- The run ----------------------------------------------------------------------------------
  */
 
-enum qplan_status qp_op_launch(struct qp_op_run *run, const struct qp_launch *launch,
-                               struct qplan_error *err)
-{
-    struct qp_launch what = *launch;
-    const uint32_t forced = run->call->op->device->group_size;
-    if (what.groups == 0)
-        return QPLAN_OK;
-    what.group_size = forced ? forced : what.group_size;
-    return run->lane->gpu->backend->launch(run->lane, &what, err);
-}
-
-/* Once it has computed something wrong, a device stays refused. */
-static enum qplan_status check(const struct qp_op_call *call, struct qplan_error *err)
-{
-    struct qplan_device *device = call->op->device;
-    if (atomic_load(&device->differs))
-        return qp_op_fail_differs(call->op, err);
-    const enum qplan_status status = qp_op_check_made(call, err);
-    if (status != QPLAN_OK)
-        atomic_store(&device->differs, true);
-    return status;
-}
-
 static enum qplan_status compute(struct qp_op_run *run, struct qplan_error *err)
 {
     struct qp_op_call *call = run->call;
     const struct qp_op_block *block = &call->op->block;
     QP_TRY(copy_in(run, err));
     QP_TRY(call->op->kernel->launch(run, err));
-    QP_TRY(copy(run, QP_COPY_OUT, (struct qp_span){0, block->made_bytes}, call->workspace, err));
-    QP_TRY(settle(run, err));
+    QP_TRY(qp_lane_copy_out(run->lane, 0, block->made_bytes, call->workspace, err));
+    QP_TRY(qp_lane_wait(run->lane, err));
     memcpy(run->status, call->workspace + block->status, sizeof run->status);
     call->counts.nonfinite += run->status[QK_OP_NONFINITE];
     call->counts.skipped += run->status[QK_OP_SKIPPED];
     call->counts.overflow += run->status[QK_OP_OVERFLOW];
     if (call->op->kernel->finish)
         QP_TRY(call->op->kernel->finish(run, err));
-    return call->op->device->proving ? QPLAN_OK : check(call, err);
+    if (call->op->device->proving)
+        return QPLAN_OK;
+    QP_TRY(qp_device_check_trust(call->op->device, err));
+    return qp_op_check_made(call, err);
 }
 
 enum qplan_status qp_op_run_on_device(struct qp_op_call *call, struct qplan_error *err)
@@ -282,11 +246,9 @@ enum qplan_status qp_op_run_on_device(struct qp_op_call *call, struct qplan_erro
     struct qp_gpu *gpu = call->op->device->gpu;
     struct qp_op_run run = {.call = call};
     QP_TRY(gpu->backend->alloc(&run.lane, gpu, call->op->block.n_bytes, err));
-    const enum qplan_status status = compute(&run, err);
+    const enum qplan_status status = qp_lane_settle(run.lane, compute(&run, err));
     if (status == QPLAN_OK)
         write_outputs(&run);
-    else
-        (void)settle(&run, NULL); /* nothing that was queued may use the caller's memory any more */
     gpu->backend->free(run.lane);
     return status;
 }

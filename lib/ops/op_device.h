@@ -18,13 +18,6 @@ struct qp_op_run {
     uint32_t status[QK_OP_STATUS]; /* as it came back, for .finish */
 };
 
-/*
- * Queues a kernel with its arguments. group_size is what suits it: no result depends on that.
- * Nothing is queued for 0 groups.
- */
-enum qplan_status qp_op_launch(struct qp_op_run *run, const struct qp_launch *launch,
-                               struct qplan_error *err);
-
 /* Where an argument is in the block. */
 static inline uint32_t qp_op_at(const struct qp_op_run *run, const char *argument)
 {
@@ -42,12 +35,15 @@ enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_ro
                               const struct qp_op_kernel *kernel, enum qplan_storage key,
                               struct qplan_error *err);
 
-/*
- * The same for every kernel and key that the device has. category: of the operators, NULL = all;
- * group_size: of every launch, 0 = as in use.
- */
-enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, const char *category, uint32_t group_size,
+/* Does so for every kernel and key that the device has. category: of the operators, NULL = all. */
+enum qplan_status qp_op_prove_all(struct qplan_device *device, const char *category,
                                   struct qplan_error *err);
+
+/*
+ * Proves everything that a device computes: all operators, and tiles and ranges of checkpoints
+ * (self_test.c).
+ */
+enum qplan_status qp_self_test(struct qp_gpu *gpu, struct qplan_error *err);
 
 /*
  * Does the first unit of a device's work, and then one in a thousand, again with the scalar kernel,
@@ -55,8 +51,11 @@ enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, const char *category, uint
  */
 enum qplan_status qp_op_check_made(const struct qp_op_call *call, struct qplan_error *err);
 
-/* DEVICE: the device does not compute as the CPU does. */
-enum qplan_status qp_op_fail_differs(const struct qplan_op *op, struct qplan_error *err);
+/* DEVICE: what the op's device made is wrong. */
+static inline enum qplan_status qp_op_fail_wrong(const struct qplan_op *op, struct qplan_error *err)
+{
+    return qp_device_fail_wrong(op->device, op->row->info.name, qplan_storage_name(op->key), err);
+}
 
 /* Whether a device has what a kernel computes with. */
 bool qp_op_device_has(const struct qp_gpu *gpu, const struct qp_op_kernel *kernel,

@@ -10,8 +10,8 @@
 #include "op_example.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
 #include "lib/base/text.h"
+#include "lib/device/hard.h"
 #include "lib/model/dtype.h"
 
 #include <math.h>
@@ -20,37 +20,27 @@
 /* ---- Values -----------------------------------------------------------------------------------
  */
 
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
 /* Hard numbers between ones of all magnitudes up to 16. */
 static double finite_value(uint32_t *state, int64_t limit)
 {
-    static const double hard[] = {0.0,  -0.0, 0x1p-149, -0x1p-140, 0x1p-1060, 0.5,
-                                  -1.5, 2.5,  127.5,    -128.0,    65504.0,   -0x1p-24};
-    const uint32_t random = next_random(state), low = next_random(state);
+    const uint32_t random = qp_hard_random(state), low = qp_hard_random(state);
     (void)limit;
     if (random % 8 == 0)
-        return hard[random / 8 % QP_COUNT(hard)];
+        return qp_hard_value(random / 8, false);
     return ldexp((double)random * 0x1p-31 - 1 + (double)low * 0x1p-64, 4 - (int)(low % 24));
 }
 
 static double any_value(uint32_t *state, int64_t limit)
 {
     static const double others[] = {INFINITY, -INFINITY, NAN, -NAN, 0x1.fffffep127, -0x1p1000};
-    const uint32_t random = next_random(state);
+    const uint32_t random = qp_hard_random(state);
     return random % 16 == 0 ? others[random / 16 % QP_COUNT(others)] : finite_value(state, limit);
 }
 
 /* Above 0 in every dtype. */
 static double scale_value(uint32_t *state, int64_t limit)
 {
-    const uint32_t random = next_random(state);
+    const uint32_t random = qp_hard_random(state);
     (void)limit;
     return ldexp(1 + (double)random * 0x1p-32, (int)(random % 16) - 13);
 }
@@ -59,26 +49,26 @@ static double scale_value(uint32_t *state, int64_t limit)
 static double zero_value(uint32_t *state, int64_t limit)
 {
     (void)limit;
-    return (double)(next_random(state) % 8) * 0.5;
+    return (double)(qp_hard_random(state) % 8) * 0.5;
 }
 
 static double byte_value(uint32_t *state, int64_t limit)
 {
     (void)limit;
-    return (double)(next_random(state) >> 8 & 255);
+    return (double)(qp_hard_random(state) >> 8 & 255);
 }
 
 /* Below the limit. */
 static double index_below(uint32_t *state, int64_t limit)
 {
-    return (double)(next_random(state) % (uint32_t)limit);
+    return (double)(qp_hard_random(state) % (uint32_t)limit);
 }
 
 /* Coordinates, some of them outside. */
 static double coordinate(uint32_t *state, int64_t limit)
 {
     (void)limit;
-    return (double)next_random(state) * 0x1.4p-31 - 1.25;
+    return (double)qp_hard_random(state) * 0x1.4p-31 - 1.25;
 }
 
 /* The words of an example; a number behind the word is the limit. */
@@ -92,27 +82,14 @@ static const struct kind {
     {"grid", coordinate, false}, {"offset", index_below, true},
 };
 
-/* An element of any dtype: rounded, and an integer cut to what it holds. */
+/* An integer is cut to what its dtype holds: the low bytes, which come first. */
 static void put_value(enum qplan_storage dtype, double x, char *to)
 {
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    const size_t size = qplan_storage_bits(dtype) / 8;
-    if (QP_FP_BITS & QP_BIT(dtype)) {
-        const enum qplan_dtype type = qp_op_float(dtype);
-        static const uint16_t infinity[] = {0x7c00, 0x7f80};
-        uint16_t bits = infinity[type == QPLAN_BF16];
-        bits = (uint16_t)(bits | (isnan(x) ? 0x40u : 0u) | (signbit(x) ? 0x8000u : 0u));
-        const float narrow = (float)x;
-        if (type == QPLAN_F32 && !isfinite(x))
-            memcpy(to, &narrow, size);
-        else if (type == QPLAN_F64 || isfinite(x))
-            f64->store(type, 1, &x, to);
-        else
-            memcpy(to, &bits, size);
-        return;
-    }
-    const int64_t whole = (int64_t)x; /* little-endian: the low bytes come first */
-    memcpy(to, &whole, size);
+    const int64_t whole = QP_FP_BITS & QP_BIT(dtype) ? 0 : (int64_t)x;
+    if (QP_FP_BITS & QP_BIT(dtype))
+        qp_hard_put(qp_op_float(dtype), x, to);
+    else
+        memcpy(to, &whole, qplan_storage_bits(dtype) / 8);
 }
 
 static void fill(const struct kind *kind, int64_t limit, const struct qplan_tensor *tensor,
@@ -276,4 +253,71 @@ void qp_op_free_tensors(struct qp_op_example *p, size_t from)
 {
     for (; p->n_tensors > from; p->n_tensors--)
         qp_free(p->tensors[p->n_tensors - 1].data);
+}
+
+/* ---- Running ----------------------------------------------------------------------------------
+ */
+
+struct qplan_op_desc qp_op_example_desc(const struct qp_op_example *p, const struct qp_op_row *row)
+{
+    return (struct qplan_op_desc){row->info.name, p->fields, p->n_fields, p->tensors, p->n_inputs};
+}
+
+/* Outputs behind the inputs, full of a byte that no result should have kept. */
+static enum qplan_status make_outputs(struct qp_op_example *p, const struct qplan_op *op,
+                                      struct qplan_error *err)
+{
+    struct qplan_tensor output;
+    for (size_t i = 0; qplan_op_output(op, i, &output); i++) {
+        size_t k = 0;
+        while (k < p->n_inputs && strcmp(p->tensors[k].name, output.name) != 0)
+            k++;
+        const struct qp_op_tensor *tensor = qp_op_tensor(op, output.name);
+        output.n_bytes = tensor->n_elems * (qplan_storage_bits(output.dtype) / 8);
+        output.data = qp_alloc_buffer(output.n_bytes);
+        if (!output.data)
+            return qp_fail_memory(err, output.name, output.n_bytes);
+        memset(output.data, 0xa5, (size_t)output.n_bytes);
+        if (k < p->n_inputs) /* updated: begins as it was given */
+            memcpy(output.data, p->tensors[k].data, (size_t)output.n_bytes);
+        p->tensors[p->n_tensors++] = output;
+    }
+    return QPLAN_OK;
+}
+
+/* The arguments of a run: each output in the place of an input of its name. */
+static size_t list_arguments(const struct qp_op_example *p, struct qplan_tensor *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        bool updated = false;
+        for (size_t k = p->n_inputs; i < p->n_inputs && k < p->n_tensors; k++)
+            updated = updated || strcmp(p->tensors[k].name, p->tensors[i].name) == 0;
+        if (!updated)
+            out[n++] = p->tensors[i];
+    }
+    return n;
+}
+
+enum qplan_status qp_op_run_example(struct qp_op_example *p, const struct qplan_op *op,
+                                    struct qplan_error *err)
+{
+    struct qplan_tensor arguments[2 * QP_OP_MAX_ARGUMENTS];
+    QP_TRY(make_outputs(p, op, err));
+    const struct qplan_op_args args = {arguments, list_arguments(p, arguments), &p->counts};
+    const uint64_t n_bytes = qplan_op_workspace_size(op);
+    void *workspace = qp_alloc_buffer(n_bytes);
+    if (!workspace)
+        return qp_fail_memory(err, "workspace", n_bytes);
+    enum qplan_status status = qplan_op_run(op, NULL, workspace, n_bytes, &args, err);
+    qp_free(workspace);
+    return status;
+}
+
+bool qp_op_same_results(const struct qp_op_example *a, const struct qp_op_example *b)
+{
+    bool same = memcmp(&a->counts, &b->counts, sizeof a->counts) == 0;
+    for (size_t i = a->n_inputs; same && i < a->n_tensors; i++)
+        same = memcmp(a->tensors[i].data, b->tensors[i].data, (size_t)a->tensors[i].n_bytes) == 0;
+    return same;
 }

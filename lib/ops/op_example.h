@@ -23,6 +23,16 @@ enum qplan_status qp_op_read_example(struct qp_op_example *p, const struct qp_op
                                      const char *example, enum qplan_storage key,
                                      struct qplan_error *err);
 
+/* The problem, for qplan_op_select. */
+struct qplan_op_desc qp_op_example_desc(const struct qp_op_example *p, const struct qp_op_row *row);
+
+/* Runs an op that was selected for the problem; its outputs are put behind the inputs. */
+enum qplan_status qp_op_run_example(struct qp_op_example *p, const struct qplan_op *op,
+                                    struct qplan_error *err);
+
+/* Whether two runs of one problem gave the same outputs and counts. */
+bool qp_op_same_results(const struct qp_op_example *a, const struct qp_op_example *b);
+
 /* Frees the tensors from a place on. */
 void qp_op_free_tensors(struct qp_op_example *p, size_t from);
 

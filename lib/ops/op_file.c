@@ -6,7 +6,6 @@
 
 #include "formats/safetensors/safetensors.h"
 #include "lib/base/alloc.h"
-#include "lib/model/dtype.h"
 
 #include <string.h>
 

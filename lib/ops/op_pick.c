@@ -5,6 +5,7 @@
 #include "lib/device/device.h"
 #include "op.h"
 
+#include "kernels/kernel.h"
 #include "lib/base/check.h"
 #include "lib/base/pool.h"
 
@@ -12,17 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *qplan_backend_name(enum qplan_backend backend)
-{
-    static const char *const names[] = {"any", "cpu", "cuda", "opencl"};
-    return (size_t)backend < QP_COUNT(names) ? names[backend] : NULL;
-}
-
 /* ---- Guarantees -------------------------------------------------------------------------------
  */
 
-struct qplan_op_guarantee qp_op_guarantee(const struct qp_op_kernel *kernel, enum qplan_dtype work,
-                                          bool correctly_rounded)
+static struct qplan_op_guarantee make_guarantee(const struct qp_op_kernel *kernel,
+                                                enum qplan_dtype work, bool correctly_rounded)
 {
     struct qplan_op_guarantee g = {
         .math_precision = qplan_dtype_name(work),
@@ -109,7 +104,7 @@ static struct qplan_op_sku make_sku(const struct qp_op_row *row, const struct qp
     struct qplan_op_sku sku = {.category = row->info.category,
                                .op = row->info.name,
                                .backend = kernel->backend,
-                               .guarantee = qp_op_guarantee(kernel, work, correctly_rounded)};
+                               .guarantee = make_guarantee(kernel, work, correctly_rounded)};
     (void)snprintf(sku.arch, sizeof sku.arch, "%s",
                    qp_op_is_for_devices(kernel) ? "device" : qplan_isa_name(kernel->isa));
     return sku;

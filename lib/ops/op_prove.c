@@ -9,72 +9,8 @@
 
 #include <string.h>
 
-/* ---- Running an example -----------------------------------------------------------------------
+/* ---- One proof --------------------------------------------------------------------------------
  */
-
-static struct qplan_op_desc desc_of(const struct qp_op_example *p, const struct qp_op_row *row)
-{
-    return (struct qplan_op_desc){row->info.name, p->fields, p->n_fields, p->tensors, p->n_inputs};
-}
-
-/* Outputs behind the inputs, full of a byte that no result should have kept. */
-static enum qplan_status make_outputs(struct qp_op_example *p, const struct qplan_op *op,
-                                      struct qplan_error *err)
-{
-    struct qplan_tensor output;
-    for (size_t i = 0; qplan_op_output(op, i, &output); i++) {
-        size_t k = 0;
-        while (k < p->n_inputs && strcmp(p->tensors[k].name, output.name) != 0)
-            k++;
-        const struct qp_op_tensor *tensor = qp_op_tensor(op, output.name);
-        output.n_bytes = tensor->n_elems * (qplan_storage_bits(output.dtype) / 8);
-        output.data = qp_alloc_buffer(output.n_bytes);
-        if (!output.data)
-            return qp_fail_memory(err, output.name, output.n_bytes);
-        memset(output.data, 0xa5, (size_t)output.n_bytes);
-        if (k < p->n_inputs) /* updated: begins as it was given */
-            memcpy(output.data, p->tensors[k].data, (size_t)output.n_bytes);
-        p->tensors[p->n_tensors++] = output;
-    }
-    return QPLAN_OK;
-}
-
-/* The arguments of a run: each output in the place of an input of its name. */
-static size_t list_arguments(const struct qp_op_example *p, struct qplan_tensor *out)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < p->n_tensors; i++) {
-        bool updated = false;
-        for (size_t k = p->n_inputs; i < p->n_inputs && k < p->n_tensors; k++)
-            updated = updated || strcmp(p->tensors[k].name, p->tensors[i].name) == 0;
-        if (!updated)
-            out[n++] = p->tensors[i];
-    }
-    return n;
-}
-
-static enum qplan_status run_op(struct qp_op_example *p, const struct qplan_op *op,
-                                struct qplan_error *err)
-{
-    struct qplan_tensor arguments[2 * QP_OP_MAX_ARGUMENTS];
-    QP_TRY(make_outputs(p, op, err));
-    const struct qplan_op_args args = {arguments, list_arguments(p, arguments), &p->counts};
-    const uint64_t n_bytes = qplan_op_workspace_size(op);
-    void *workspace = qp_alloc_buffer(n_bytes);
-    if (!workspace)
-        return qp_fail_memory(err, "workspace", n_bytes);
-    enum qplan_status status = qplan_op_run(op, NULL, workspace, n_bytes, &args, err);
-    qp_free(workspace);
-    return status;
-}
-
-static bool same_outputs(const struct qp_op_example *a, const struct qp_op_example *b)
-{
-    bool same = memcmp(&a->counts, &b->counts, sizeof a->counts) == 0;
-    for (size_t i = a->n_inputs; same && i < a->n_tensors; i++)
-        same = memcmp(a->tensors[i].data, b->tensors[i].data, (size_t)a->tensors[i].n_bytes) == 0;
-    return same;
-}
 
 static enum qplan_status compare(const struct qplan_op *op, struct qp_op_example *device_s,
                                  struct qp_op_example *cpu_s, struct qplan_error *err)
@@ -84,13 +20,13 @@ static enum qplan_status compare(const struct qplan_op *op, struct qp_op_example
     preference.backend = QPLAN_BACKEND_CPU;
     preference.isa = QPLAN_ISA_SCALAR;
     preference.threads = 1;
-    const struct qplan_op_desc desc = desc_of(cpu_s, op->row);
+    const struct qplan_op_desc desc = qp_op_example_desc(cpu_s, op->row);
     QP_TRY(qplan_op_select(&scalar, &desc, &preference, err));
-    enum qplan_status status = run_op(cpu_s, scalar, err);
+    enum qplan_status status = qp_op_run_example(cpu_s, scalar, err);
     qplan_op_free(scalar);
     QP_TRY(status);
-    QP_TRY(run_op(device_s, op, err));
-    return same_outputs(cpu_s, device_s) ? QPLAN_OK : qp_op_fail_differs(op, err);
+    QP_TRY(qp_op_run_example(device_s, op, err));
+    return qp_op_same_results(cpu_s, device_s) ? QPLAN_OK : qp_op_fail_wrong(op, err);
 }
 
 /* What is to be proven, and how many examples have shown it. */
@@ -107,7 +43,7 @@ static enum qplan_status prove_example(struct proof *proof, struct qp_op_example
                                        struct qplan_error *err)
 {
     struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
-    const struct qplan_op_desc desc = desc_of(p, proof->row);
+    const struct qplan_op_desc desc = qp_op_example_desc(p, proof->row);
     struct qp_op_example other = *p;
     struct qplan_op *op;
     preference.device = proof->device;
@@ -122,8 +58,8 @@ static enum qplan_status prove_example(struct proof *proof, struct qp_op_example
     return status;
 }
 
-static enum qplan_status prove_row(struct proof *proof, struct qp_op_example *p,
-                                   struct qplan_error *err)
+static enum qplan_status prove_examples(struct proof *proof, struct qp_op_example *p,
+                                        struct qplan_error *err)
 {
     const struct qp_op_row *row = proof->row;
     for (size_t i = 0; i < row->n_examples; i++) {
@@ -137,20 +73,17 @@ static enum qplan_status prove_row(struct proof *proof, struct qp_op_example *p,
     return proof->n_shown > 0 ? QPLAN_OK : qp_op_fail_example(row, "none for a kernel", err);
 }
 
-/* Where it is kept what the device has proven of a kernel; NULL: there is no room. */
-static struct qp_device_proven *find_proven(const struct proof *proof)
+static enum qplan_status run_proof(void *ctx, struct qplan_error *err)
 {
-    struct qplan_device *device = proof->device;
-    size_t i = 0;
-    while (i < device->n_proven && (device->proven[i].row != (const void *)proof->row ||
-                                    device->proven[i].kernel != (const void *)proof->kernel))
-        i++;
-    if (i == QP_COUNT(device->proven))
-        return NULL;
-    if (i == device->n_proven)
-        device->proven[device->n_proven++] =
-            (struct qp_device_proven){proof->row, proof->kernel, 0};
-    return &device->proven[i];
+    struct proof *proof = ctx;
+    struct qp_op_example *p = qp_alloc(1, sizeof *p);
+    if (!p)
+        return qp_fail_memory(err, "device", sizeof *p);
+    proof->device->proving = true;
+    enum qplan_status status = prove_examples(proof, p, err);
+    proof->device->proving = false;
+    qp_free(p);
+    return status;
 }
 
 enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_row *row,
@@ -158,21 +91,11 @@ enum qplan_status qp_op_prove(struct qplan_device *device, const struct qp_op_ro
                               struct qplan_error *err)
 {
     struct proof proof = {.device = device, .row = row, .kernel = kernel, .key = key};
-    struct qp_device_proven *proven = find_proven(&proof);
-    if (proven && (proven->keys & QP_BIT(key)))
-        return QPLAN_OK;
-    struct qp_op_example *p = qp_alloc(1, sizeof *p);
-    if (!p)
-        return qp_fail_memory(err, "device", sizeof *p);
-    device->proving = true;
-    enum qplan_status status = prove_row(&proof, p, err);
-    device->proving = false;
-    qp_free(p);
-    if (status == QPLAN_OK && proven)
-        proven->keys |= QP_BIT(key);
-    return status;
+    const uint32_t which = (uint32_t)(kernel - row->kernels) << 8 | (uint32_t)key;
+    return qp_device_prove(device, (struct qp_device_proof){row, which}, run_proof, &proof, err);
 }
 
+/* Every key of a kernel that the device has what it takes for. */
 static enum qplan_status prove_kernel(struct qplan_device *device, const struct qp_op_row *row,
                                       const struct qp_op_kernel *kernel, struct qplan_error *err)
 {
@@ -185,27 +108,17 @@ static enum qplan_status prove_kernel(struct qplan_device *device, const struct 
     return QPLAN_OK;
 }
 
-static enum qplan_status prove_kernels(struct qplan_device *device, const struct qp_op_row *row,
-                                       struct qplan_error *err)
-{
-    for (size_t i = 0; i < row->n_kernels; i++) {
-        if (qp_op_is_for_devices(&row->kernels[i]))
-            QP_TRY(prove_kernel(device, row, &row->kernels[i], err));
-    }
-    return QPLAN_OK;
-}
-
-enum qplan_status qp_op_prove_all(struct qp_gpu *gpu, const char *category, uint32_t group_size,
+enum qplan_status qp_op_prove_all(struct qplan_device *device, const char *category,
                                   struct qplan_error *err)
 {
-    struct qplan_device device = {.backend = gpu->backend->id,
-                                  .memory_bytes = gpu->info.memory_bytes / 2,
-                                  .gpu = gpu,
-                                  .group_size = group_size};
     const struct qplan_op_info *info;
     for (size_t i = 0; (info = qplan_op_at(i)) != NULL; i++) {
-        if (!category || strcmp(info->category, category) == 0)
-            QP_TRY(prove_kernels(&device, qp_op_row_of(info), err));
+        const struct qp_op_row *row = qp_op_row_of(info);
+        const bool wanted = !category || strcmp(info->category, category) == 0;
+        for (size_t k = 0; wanted && k < row->n_kernels; k++) {
+            if (qp_op_is_for_devices(&row->kernels[k]))
+                QP_TRY(prove_kernel(device, row, &row->kernels[k], err));
+        }
     }
     return QPLAN_OK;
 }

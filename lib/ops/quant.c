@@ -51,8 +51,9 @@ enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum
     return QPLAN_OK;
 }
 
-enum qplan_status qp_quant_set_range(struct qplan_op *op, int32_t q_min, int32_t q_max,
-                                     struct qplan_error *err)
+/* Sets the range of codes from q_min and q_max, or these where they are not given. */
+static enum qplan_status set_range(struct qplan_op *op, int32_t q_min, int32_t q_max,
+                                   struct qplan_error *err)
 {
     struct qp_quant *quant = state(op);
     const struct qp_op_value *least = qp_op_value(op, "q_min"), *most = qp_op_value(op, "q_max");
@@ -67,8 +68,9 @@ enum qplan_status qp_quant_set_range(struct qplan_op *op, int32_t q_min, int32_t
     return QPLAN_OK;
 }
 
-void qp_quant_code_shape(const struct qp_quant *quant, const uint64_t *shape, unsigned rank,
-                         uint64_t *out)
+/* The shape that codes of data of this shape are stored in. */
+static void code_shape(const struct qp_quant *quant, const uint64_t *shape, unsigned rank,
+                       uint64_t *out)
 {
     memcpy(out, shape, rank * sizeof shape[0]);
     if (quant->packed && rank > 0)
@@ -86,14 +88,14 @@ enum qplan_status qp_quant_check_codes(struct qplan_op *op, struct qplan_error *
     int32_t q_min, q_max;
     QP_TRY(qp_quant_set_code(op, "output_dtype", qp_op_dtype(op, "output_dtype"), err));
     (void)qplan_dtype_range(quant->code, &q_min, &q_max);
-    QP_TRY(qp_quant_set_range(op, q_min, q_max, err));
+    QP_TRY(set_range(op, q_min, q_max, err));
     if (quant->rule.q_min < q_min || quant->rule.q_max > q_max)
         return qp_op_fail_field(op, QPLAN_ERR_INVALID,
                                 quant->rule.q_min < q_min ? "q_min" : "q_max", err,
                                 "outside %s: expected %" PRId32 " to %" PRId32 ", found %" PRId32,
                                 qplan_dtype_name(quant->code), q_min, q_max,
                                 quant->rule.q_min < q_min ? quant->rule.q_min : quant->rule.q_max);
-    qp_quant_code_shape(quant, input->shape, input->rank, shape);
+    code_shape(quant, input->shape, input->rank, shape);
     return qp_op_make_output(op, "output", qp_dtype_storage(quant->code), shape, input->rank, err);
 }
 
@@ -112,7 +114,7 @@ enum qplan_status qp_quant_check_floats(struct qplan_op *op, const char *output,
     quant->zero_min = -QP_QUANT_LIMIT;
     quant->zero_max = QP_QUANT_LIMIT;
     if (!qp_op_value(op, "q_min")->none)
-        QP_TRY(qp_quant_set_range(op, -128, 127, err));
+        QP_TRY(set_range(op, -128, 127, err));
     return qp_op_make_output(op, output, data->dtype, data->shape, data->rank, err);
 }
 

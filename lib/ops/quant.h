@@ -7,7 +7,6 @@
 
 #include "granularity.h"
 #include "kernels/ops/affine.h"
-#include "lib/base/carve.h"
 
 /* Zero points and codes beyond this do not add up exactly in f32. */
 #define QP_QUANT_LIMIT (1 << 23)
@@ -71,6 +70,9 @@
         .workspace = qp_quant_workspace, .validate = (VALIDATE), .run = (RUN)                      \
     }
 
+/* The data that the kernels of tiles have vector loops for. */
+#define QP_QUANT_VECTOR_BITS (QP_FP_BITS & ~QP_BIT(QPLAN_STORAGE_F64))
+
 /* The list of the five rows of a family. */
 #define QP_GRANULARITY_ROWS                                                                        \
     {                                                                                              \
@@ -104,14 +106,6 @@ enum qplan_status qp_quant_check_scale_dtype(const struct qplan_op *op, enum qpl
  */
 enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum qplan_dtype code,
                                     struct qplan_error *err);
-
-/* Sets the range of codes from q_min and q_max, or these where they are not given. */
-enum qplan_status qp_quant_set_range(struct qplan_op *op, int32_t q_min, int32_t q_max,
-                                     struct qplan_error *err);
-
-/* The shape that codes of data of this shape are stored in. */
-void qp_quant_code_shape(const struct qp_quant *quant, const uint64_t *shape, unsigned rank,
-                         uint64_t *out);
 
 /*
  * For operators that make codes of "input": the fields output_dtype, q_min and q_max, and the

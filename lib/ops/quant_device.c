@@ -6,6 +6,7 @@
 
 #include "kernels/gpu/qk_affine_args.h"
 #include "lib/base/check.h"
+#include "lib/device/lane.h"
 
 #include <string.h>
 
@@ -97,7 +98,7 @@ static enum qplan_status launch(struct qp_op_run *run, enum qk_kernel kernel, ui
                                 struct qplan_error *err)
 {
     const struct qp_launch what = {kernel, (uint32_t)qp_div_up(n, each), GROUP_SIZE, a, sizeof *a};
-    return qp_op_launch(run, &what, err);
+    return qp_lane_launch(run->lane, &what, err);
 }
 
 /* The kernels of a float dtype and of a working precision. */

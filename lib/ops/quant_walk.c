@@ -4,6 +4,7 @@
  */
 #include "quant.h"
 
+#include "lib/base/carve.h"
 #include "lib/base/check.h"
 #include "lib/model/sets.h"
 

@@ -21,10 +21,9 @@ static void run(struct qp_op_call *call)
 /* ---- Rows -------------------------------------------------------------------------------------
  */
 
-/* f64 has no vector kernels. */
 static const struct qp_op_kernel kernels[] = {
-    QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS & ~QP_BIT(QPLAN_STORAGE_F64), qp_quant_validate_all,
-                    run),
+    QP_QUANT_KERNEL(QPLAN_ISA_AVX512, QP_QUANT_VECTOR_BITS, qp_quant_validate_all, run),
+    QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_QUANT_VECTOR_BITS, qp_quant_validate_all, run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_validate_all, run),
     QP_QUANT_DEVICE(QP_FP_BITS, qp_quant_validate_all, qp_quant_launch_codes),
 };

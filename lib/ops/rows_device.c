@@ -5,6 +5,7 @@
 #include "rows_device.h"
 
 #include "lib/base/check.h"
+#include "lib/device/lane.h"
 
 #define GROUP_SIZE 256
 
@@ -42,7 +43,7 @@ static enum qplan_status launch(struct qp_op_run *run, enum qk_kernel kernel,
 {
     const struct qp_launch what = {kernel, (uint32_t)qp_div_up(args->n_items, items_of_group),
                                    GROUP_SIZE, args, sizeof *args};
-    return qp_op_launch(run, &what, err);
+    return qp_lane_launch(run->lane, &what, err);
 }
 
 /* The bits in the widest units that rows are made of. */

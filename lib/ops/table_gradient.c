@@ -5,7 +5,6 @@
 #include "table_gradient.h"
 
 #include "lib/base/carve.h"
-#include "lib/base/check.h"
 #include "row_sums.h"
 
 #include <string.h>

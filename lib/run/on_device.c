@@ -34,8 +34,7 @@ enum qplan_status qp_step_quantize(const struct qp_device_step *step, struct qp_
     QP_TRY(qp_device_quantize(b->lane, &step->work, step->src, b->made, made, err));
     if (!qp_device_is_checked(step->device))
         return QPLAN_OK;
-    return qp_device_check_quantized(step->device->gpu, &step->work, step->src, made, &scratch,
-                                     err);
+    return qp_device_check_quantized(step->device, &step->work, step->src, made, &scratch, err);
 }
 
 enum qplan_status qp_step_ranges(const struct qp_device_step *step, struct qp_device_made *made,
@@ -46,7 +45,7 @@ enum qplan_status qp_step_ranges(const struct qp_device_step *step, struct qp_de
     QP_TRY(qp_device_ranges(b->lane, &step->work, step->src, b->made, made, err));
     if (!qp_device_is_checked(step->device))
         return QPLAN_OK;
-    return qp_device_check_ranges(step->device->gpu, &step->work, step->src, made, &scratch, err);
+    return qp_device_check_ranges(step->device, &step->work, step->src, made, &scratch, err);
 }
 
 enum qplan_status qp_step_codes(const struct qp_device_step *step, const void *scale,
@@ -58,6 +57,6 @@ enum qplan_status qp_step_codes(const struct qp_device_step *step, const void *s
     QP_TRY(qp_device_codes(b->lane, &step->work, step->src, scale, zero, b->made, made, err));
     if (!qp_device_is_checked(step->device))
         return QPLAN_OK;
-    return qp_device_check_codes(step->device->gpu, &step->work, step->src, scale, zero, made,
-                                 &scratch, err);
+    return qp_device_check_codes(step->device, &step->work, step->src, scale, zero, made, &scratch,
+                                 err);
 }

@@ -5,7 +5,7 @@
 #ifndef QP_RUN_UNIT_H
 #define QP_RUN_UNIT_H
 
-#include "lib/device/device.h"
+#include "lib/device/recheck.h"
 #include "lib/job/cut.h"
 #include "lib/job/job.h"
 #include "lib/plan/plan.h"

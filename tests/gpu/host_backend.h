@@ -8,7 +8,7 @@
 
 #include "host_kernels.h"
 
-#include "kernels/backends/backend.h"
+#include "lib/device/device.h"
 
 #include <stdlib.h>
 
@@ -78,11 +78,18 @@ static const struct qp_backend host_backend = {
     .sync = host_sync,
 };
 
-static struct qp_gpu host_gpu = {&host_backend,
-                                 {.label = "host",
-                                  .name = "host C",
-                                  .driver = "none",
-                                  .memory_bytes = UINT64_C(1) << 30,
-                                  .has_fp64 = true}};
+static struct qp_gpu host_gpu = {.backend = &host_backend,
+                                 .info = {.label = "host",
+                                          .name = "host C",
+                                          .driver = "none",
+                                          .memory_bytes = UINT64_C(1) << 30,
+                                          .has_fp64 = true}};
+
+/* A device that is open and has shown nothing yet. */
+static inline struct qplan_device host_device(struct qp_gpu *gpu)
+{
+    return (struct qplan_device){
+        .backend = gpu->backend->id, .gpu = gpu, .memory_bytes = gpu->info.memory_bytes};
+}
 
 #endif

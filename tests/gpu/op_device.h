@@ -69,7 +69,7 @@ static void check_on_device(const char *name, const struct golden *g, void *ctx)
 static void check_device(struct qplan_device *device, uint32_t group_size)
 {
     struct device_walk walk = {.device = device};
-    device->group_size = group_size;
+    device->gpu->group_size = group_size;
     each_golden(check_on_device, &walk);
     printf("%zu cases, %zu of them refused\n", walk.n_cases, walk.n_refused);
     assert_true(walk.n_cases > 200 && walk.n_refused > 5);

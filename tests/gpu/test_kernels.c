@@ -16,9 +16,8 @@ static int prove(const struct qp_backend *backend, const struct qp_device_info *
     struct qp_gpu *gpu;
     enum qplan_status status = backend->open(&gpu, place, &err);
     for (size_t i = 0; i < 4 && status == QPLAN_OK; i++) {
-        status = qp_device_prove_all(gpu, group_sizes[i], &err);
-        if (status == QPLAN_OK)
-            status = qp_op_prove_all(gpu, NULL, group_sizes[i], &err);
+        gpu->group_size = group_sizes[i];
+        status = qp_self_test(gpu, &err);
     }
     backend->close(gpu);
     printf("%s %s: %s%s%s\n", info->label, info->name, status == QPLAN_OK ? "proven" : err.subject,

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     const struct qp_backend *backend =
         strcmp(wanted, "cuda") == 0 ? &qp_backend_cuda : &qp_backend_opencl;
     struct qp_device_info infos[4];
-    char reason[QP_REASON], name[32];
+    char reason[QP_REASON];
     struct qplan_error err;
     const size_t n = backend->probe(infos, 4, reason);
     size_t i = 0;
@@ -30,12 +30,15 @@ int main(int argc, char **argv)
         printf("skipped: no usable %s device: %s\n", wanted, n ? infos[0].reason : reason);
         return 77;
     }
-    struct qplan_device *device;
-    (void)snprintf(name, sizeof name, "%s:%zu", wanted, i);
-    if (qplan_device_open(&device, name, 0, &err) != QPLAN_OK)
+    struct qp_gpu *gpu;
+    if (backend->open(&gpu, i, &err) != QPLAN_OK) {
+        printf("%s\n", err.message);
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(test_every_case, device)};
+    }
+    struct qplan_device device = {
+        .backend = backend->id, .gpu = gpu, .memory_bytes = gpu->info.memory_bytes / 2};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(test_every_case, &device)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    qplan_device_close(device);
+    backend->close(gpu);
     return failed;
 }

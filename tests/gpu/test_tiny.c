@@ -7,6 +7,7 @@
  *     test-tiny [GROUP_SIZE [PROGRAM]]     77 without a device; the kernels of one program, or of
  * all
  */
+#include "lib/device/recheck.h"
 #include "lib/job/cut.h"
 #include "lib/ops/op_device.h"
 #include "lib/store/transfer.h"
@@ -21,9 +22,8 @@
 static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
 
 struct bench {
-    struct qp_gpu *gpu;
+    struct qplan_device device;
     struct qp_lane *lane;
-    uint32_t group_size;
     void *src, *out, *scale;
     uint8_t *codes;
     int32_t *zero;
@@ -117,13 +117,13 @@ static enum qplan_status run_tile(struct bench *b, const struct qp_device_work *
     struct qp_device_made made;
     fill_source(b, work->dtype, work->tile.rows * work->tile.cols);
     QP_TRY(qp_device_ranges(b->lane, work, b->src, b->out, &made, &b->err));
-    QP_TRY(qp_device_check_ranges(b->gpu, work, b->src, &made, &b->tile, &b->err));
+    QP_TRY(qp_device_check_ranges(&b->device, work, b->src, &made, &b->tile, &b->err));
     QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, &b->err));
-    QP_TRY(qp_device_check_quantized(b->gpu, work, b->src, &made, &b->tile, &b->err));
+    QP_TRY(qp_device_check_quantized(&b->device, work, b->src, &made, &b->tile, &b->err));
     QP_TRY(qp_device_codes(b->lane, work, b->src, b->tile.scale, b->tile.zero, b->out, &made,
                            &b->err));
-    return qp_device_check_codes(b->gpu, work, b->src, b->tile.scale, b->tile.zero, &made, &b->tile,
-                                 &b->err);
+    return qp_device_check_codes(&b->device, work, b->src, b->tile.scale, b->tile.zero, &made,
+                                 &b->tile, &b->err);
 }
 
 static enum qplan_status run_tiles(struct bench *b, enum qplan_dtype dtype,
@@ -135,8 +135,7 @@ static enum qplan_status run_tiles(struct bench *b, enum qplan_dtype dtype,
                                             .rule = qp_code_rule(scheme),
                                             .packed = qplan_dtype_bits(scheme->dtype) == 4,
                                             .last_len = tiles[i].last_len,
-                                            .phase = tiles[i].phase,
-                                            .group_size = b->group_size};
+                                            .phase = tiles[i].phase};
         QP_TRY(run_tile(b, &work));
     }
     return QPLAN_OK;
@@ -181,10 +180,10 @@ static enum qplan_status run_range(struct bench *b, struct qp_flat_work *work)
     for (size_t i = 0; i < (work->dtype == QPLAN_F64 ? 4u : 3u); i++) {
         work->as = floats[i];
         QP_TRY(qp_device_decode(b->lane, work, &data, b->out, &b->err));
-        QP_TRY(qp_device_check_decoded(b->gpu, work, &data, b->out, &b->flat, &b->err));
+        QP_TRY(qp_device_check_decoded(&b->device, work, &data, b->out, &b->flat, &b->err));
     }
     QP_TRY(qp_device_measure(b->lane, work, &data, b->out, &b->err));
-    return qp_device_check_measured(b->gpu, work, &data, b->out, &b->flat, &b->err);
+    return qp_device_check_measured(&b->device, work, &data, b->out, &b->flat, &b->err);
 }
 
 static enum qplan_status run_ranges(struct bench *b, enum qplan_dtype dtype,
@@ -195,8 +194,7 @@ static enum qplan_status run_ranges(struct bench *b, enum qplan_dtype dtype,
                                     .elem = ranges[i].elem,
                                     .n = ranges[i].n,
                                     .rule = qp_code_rule(scheme),
-                                    .packed = qplan_dtype_bits(scheme->dtype) == 4,
-                                    .group_size = b->group_size};
+                                    .packed = qplan_dtype_bits(scheme->dtype) == 4};
         qp_sets_make(&work.sets, &ranges[i].scheme, ranges[i].shape, 2);
         qp_window_of(&work.sets, work.elem, work.n, &work.window);
         QP_TRY(run_range(b, &work));
@@ -261,7 +259,7 @@ static enum qplan_status run_program(struct bench *b, const struct program *prog
 {
     poison = 0xa5;
     if (program->category)
-        return qp_op_prove_all(b->gpu, program->category, b->group_size, &b->err);
+        return qp_op_prove_all(&b->device, program->category, &b->err);
     QP_TRY(run_all(b));
     poison = 0x3c;
     return run_all(b);
@@ -270,24 +268,29 @@ static enum qplan_status run_program(struct bench *b, const struct program *prog
 static int run_device(const struct qp_device_info *info, size_t place, uint32_t group_size,
                       const struct program *program)
 {
-    struct bench b = {.group_size = group_size};
+    struct bench b = {.lane = NULL};
     struct qp_backend backend = qp_backend_opencl;
-    enum qplan_status status = qp_backend_opencl.open(&b.gpu, place, &b.err);
+    struct qp_gpu *gpu;
+    enum qplan_status status = qp_backend_opencl.open(&gpu, place, &b.err);
     int missed = 0;
     allocate(&b);
     watched = &qp_backend_opencl;
     backend.copy = watch_copy;
     backend.launch = watch_launch;
     if (status == QPLAN_OK)
-        status = backend.alloc(&b.lane, b.gpu, qp_flat_block_bytes(TILE_BYTES), &b.err);
+        status = backend.alloc(&b.lane, gpu, qp_flat_block_bytes(TILE_BYTES), &b.err);
     if (status == QPLAN_OK) {
-        b.gpu->backend = &backend;
+        b.device.backend = QPLAN_BACKEND_OPENCL;
+        b.device.gpu = gpu;
+        b.device.memory_bytes = gpu->info.memory_bytes / 2;
+        gpu->group_size = group_size;
+        gpu->backend = &backend;
         status = run_program(&b, program);
-        b.gpu->backend = watched;
+        gpu->backend = watched;
         missed = status == QPLAN_OK ? count_missed(info, program->id) : 0;
         backend.free(b.lane);
     }
-    backend.close(b.gpu);
+    backend.close(gpu);
     free(image);
     image = NULL;
     n_image = 0;

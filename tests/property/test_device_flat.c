@@ -4,7 +4,7 @@
  */
 #include "tests/unit/support.h"
 
-#include "lib/device/device.h"
+#include "lib/device/prove.h"
 #include "lib/store/transfer.h"
 #include "tests/gpu/host_backend.h"
 
@@ -200,6 +200,7 @@ static void assert_ok(enum qplan_status status, const struct qplan_error *err,
 
 static void one_range(struct qp_lane *lane, const struct qp_flat_scratch *scratch, void *found)
 {
+    struct qplan_device device = host_device(&host_gpu);
     struct qplan_error err;
     const struct qp_flat_work work = random_work();
     struct data d = allocate(&work);
@@ -209,11 +210,11 @@ static void one_range(struct qp_lane *lane, const struct qp_flat_scratch *scratc
     fill_codes(&d, &work);
     fill_params(&d, &work, true);
     assert_ok(qp_device_decode(lane, &work, &data, out, &err), &err, &work);
-    assert_ok(qp_device_check_decoded(&host_gpu, &work, &data, out, scratch, &err), &err, &work);
+    assert_ok(qp_device_check_decoded(&device, &work, &data, out, scratch, &err), &err, &work);
     fill_params(&d, &work, below(2));
     fill_source(&d, &work, &data, scratch);
     assert_ok(qp_device_measure(lane, &work, &data, found, &err), &err, &work);
-    assert_ok(qp_device_check_measured(&host_gpu, &work, &data, found, scratch, &err), &err, &work);
+    assert_ok(qp_device_check_measured(&device, &work, &data, found, scratch, &err), &err, &work);
     free(out);
     release(&d);
 }
@@ -263,9 +264,10 @@ static void test_any_wrong_bit_is_found(void **state)
                                           .dtype = QPLAN_F32,
                                           .scheme = {.dtype = QPLAN_INT4},
                                           .as = QPLAN_F16};
+        struct qplan_device device = host_device(&gpu);
         struct qplan_error err = {0};
         flipped_bit = below(8 * 40);
-        assert_int_equal(qp_device_prove(&gpu, &row, 1, &err), QPLAN_ERR_DEVICE);
+        assert_int_equal(qp_device_prove_rows(&device, &row, 1, &err), QPLAN_ERR_DEVICE);
         assert_string_equal(err.subject, "host");
         assert_non_null(strstr(err.message, "does not compute as the CPU does"));
     }

@@ -34,10 +34,9 @@ static struct qplan_device make_device(uint64_t checked_every)
     gpu = host_gpu;
     gpu.backend = &backend;
     wrong = (struct qp_span){0, 0};
-    return (struct qplan_device){.backend = QPLAN_BACKEND_OPENCL,
-                                 .gpu = &gpu,
-                                 .memory_bytes = gpu.info.memory_bytes,
-                                 .checked_every = checked_every};
+    struct qplan_device device = host_device(&gpu);
+    device.checked_every = checked_every;
+    return device;
 }
 
 /* Behind the status, which comes first. */

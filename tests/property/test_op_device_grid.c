@@ -15,13 +15,6 @@ static const enum qplan_storage dtypes[] = {QPLAN_STORAGE_F32, QPLAN_STORAGE_F64
                                             QPLAN_STORAGE_BF16};
 static uint64_t seed = 0x9e3779b97f4a7c15u;
 
-static struct qplan_device host_device(void)
-{
-    return (struct qplan_device){.backend = QPLAN_BACKEND_OPENCL,
-                                 .gpu = &host_gpu,
-                                 .memory_bytes = host_gpu.info.memory_bytes};
-}
-
 /* ---- Both ways --------------------------------------------------------------------------------
  */
 
@@ -167,7 +160,7 @@ static struct sample random_sample(int64_t strides[N_ROLES][5])
 
 static void test_samples(void **state)
 {
-    struct qplan_device device = host_device();
+    struct qplan_device device = host_device(&host_gpu);
     (void)state;
     for (int k = 0; k < N_SAMPLES; k++) {
         int64_t strides[N_ROLES][5];
@@ -212,7 +205,7 @@ static void test_many_taps_on_a_pixel(void **state)
 {
     struct qp_backend backend = host_backend;
     struct qp_gpu gpu = host_gpu;
-    struct qplan_device device = host_device();
+    struct qplan_device device = host_device(&host_gpu);
     const int64_t in[] = {6, 5}, out[] = {40, 50};
     (void)state;
     backend.launch = last_first;
@@ -237,7 +230,7 @@ static void test_many_taps_on_a_pixel(void **state)
 /* The lists of these batches do not fit into what more than one batch may take. */
 static void test_rounds(void **state)
 {
-    struct qplan_device device = host_device();
+    struct qplan_device device = host_device(&host_gpu);
     const int64_t in[] = {1700, 1700}, out[] = {50, 60};
     struct sample s = sample_make(2, QPLAN_STORAGE_BF16, 3, 1, in, out, &seed);
     struct problem p;
@@ -262,7 +255,7 @@ static void test_rounds(void **state)
 
 static void test_memory(void **state)
 {
-    struct qplan_device device = host_device();
+    struct qplan_device device = host_device(&host_gpu);
     const int64_t in[] = {30, 40}, out[] = {20, 70};
     struct sample s = sample_make(2, QPLAN_STORAGE_F64, 2, 3, in, out, &seed);
     struct problem p;
@@ -286,7 +279,7 @@ static void test_fp64(void **state)
 {
     struct qp_gpu gpu = host_gpu;
     gpu.info.has_fp64 = false;
-    struct qplan_device device = host_device();
+    struct qplan_device device = host_device(&host_gpu);
     const int64_t in[] = {3, 4}, out[] = {2, 2};
     struct sample s = sample_make(2, QPLAN_STORAGE_F16, 1, 1, in, out, &seed);
     struct problem p;
@@ -306,7 +299,7 @@ static void test_fp64(void **state)
 /* Without channels an image may be larger than any block: the points have a gradient of 0. */
 static void test_no_channels(void **state)
 {
-    struct qplan_device device = host_device();
+    struct qplan_device device = host_device(&host_gpu);
     const int64_t in[] = {INT64_C(1) << 40, 7}, out[] = {3, 5};
     for (unsigned k = 0; k < 18; k++) {
         struct sample s = sample_make(2, dtypes[k % 4], 2, 0, in, out, &seed);
@@ -365,7 +358,7 @@ static void one_affine_grid(struct qplan_device *device, unsigned n_axes, bool i
 
 static void test_affine_grids(void **state)
 {
-    struct qplan_device device = host_device();
+    struct qplan_device device = host_device(&host_gpu);
     (void)state;
     for (int k = 0; k < N_AFFINE; k++)
         one_affine_grid(&device, 2 + (unsigned)k % 2, k / 2 % 2);

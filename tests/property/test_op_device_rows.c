@@ -13,12 +13,6 @@
 static const enum qplan_storage dtypes[] = {QPLAN_STORAGE_F32, QPLAN_STORAGE_F16,
                                             QPLAN_STORAGE_BF16, QPLAN_STORAGE_F64};
 
-static struct qplan_device host_device(struct qp_gpu *gpu)
-{
-    return (struct qplan_device){
-        .backend = QPLAN_BACKEND_OPENCL, .gpu = gpu, .memory_bytes = gpu->info.memory_bytes};
-}
-
 /* ---- Random problems --------------------------------------------------------------------------
  */
 

@@ -1,8 +1,8 @@
 /*
- * op_devices.c - what backends and devices there are, and why one cannot be used, as a JSON
+ * list.c - what backends and devices there are, and why one cannot be used, as a JSON
  * document and as a table for people.
  */
-#include "op_device.h"
+#include "device.h"
 
 #include "lib/base/json.h"
 #include "lib/base/text.h"
@@ -10,39 +10,36 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DEVICES 16
-
 /* One line: a device, or a backend that has none. */
 typedef void (*put_fn)(struct qp_writer *w, const char *backend, const struct qp_device_info *info,
                        size_t place, const char *reason);
 
-/* Runs all kernels of a device that is usable so far; the reason says what went wrong. */
-static void self_test(const struct qp_backend *backend, size_t place, char reason[QP_REASON])
+/* Tests a device that is usable so far; the reason says what went wrong. */
+static void test_device(const struct qp_backend *backend, size_t place, qp_self_test_fn self_test,
+                        char reason[QP_REASON])
 {
     struct qp_gpu *gpu;
     struct qplan_error err;
     enum qplan_status status = backend->open(&gpu, place, &err);
     if (status == QPLAN_OK)
-        status = qp_device_prove_all(gpu, 0, &err);
-    if (status == QPLAN_OK)
-        status = qp_op_prove_all(gpu, NULL, 0, &err);
+        status = self_test(gpu, &err);
     backend->close(gpu);
     if (status != QPLAN_OK)
         (void)snprintf(reason, QP_REASON, "%.*s", QP_REASON - 1, err.message);
 }
 
-static void put_backend(struct qp_writer *w, const struct qp_backend *backend, bool tested,
-                        put_fn put)
+static void put_backend(struct qp_writer *w, const struct qp_backend *backend,
+                        qp_self_test_fn self_test, put_fn put)
 {
-    struct qp_device_info infos[MOST_DEVICES];
+    struct qp_device_info infos[QP_MOST_DEVICES];
     char reason[QP_REASON];
     const char *name = qplan_backend_name(backend->id);
-    size_t n = backend->probe(infos, MOST_DEVICES, reason);
+    size_t n = backend->probe(infos, QP_MOST_DEVICES, reason);
     if (n == 0)
         put(w, name, NULL, 0, reason);
-    for (size_t i = 0; i < n && i < MOST_DEVICES; i++) {
-        if (tested && !infos[i].reason[0])
-            self_test(backend, i, infos[i].reason);
+    for (size_t i = 0; i < n && i < QP_MOST_DEVICES; i++) {
+        if (self_test && !infos[i].reason[0])
+            test_device(backend, i, self_test, infos[i].reason);
         put(w, name, &infos[i], i, infos[i].reason);
     }
 }
@@ -90,37 +87,26 @@ static void put_text(struct qp_writer *w, const char *backend, const struct qp_d
         qp_printf(w, "    not usable: %s\n", qp_escape(why, sizeof why, reason, strlen(reason)));
 }
 
-static enum qplan_status finish(struct qp_writer *w, struct qplan_error *err)
+enum qplan_status qp_devices_write(bool json, qp_self_test_fn self_test, qplan_write_fn write,
+                                   void *ctx, struct qplan_error *err)
 {
-    enum qplan_status status = qp_writer_finish(w, "devices", err);
-    qp_writer_free(w);
+    struct qp_writer w;
+    qp_writer_stream(&w, write, ctx);
+    if (json) {
+        qp_json_open(&w, '{');
+        qp_json_key(&w, "schema");
+        qp_json_put_str(&w, "qplan-devices/1");
+        qp_json_key(&w, "devices");
+        qp_json_open(&w, '[');
+    }
+    for (size_t i = 0; qp_backends[i]; i++)
+        put_backend(&w, qp_backends[i], self_test, json ? put_json : put_text);
+    if (json) {
+        qp_json_close(&w, ']');
+        qp_json_close(&w, '}');
+        qp_puts(&w, "\n");
+    }
+    enum qplan_status status = qp_writer_finish(&w, "devices", err);
+    qp_writer_free(&w);
     return status;
-}
-
-enum qplan_status qplan_devices_write_json(bool self_tested, qplan_write_fn write, void *ctx,
-                                           struct qplan_error *err)
-{
-    struct qp_writer w;
-    qp_writer_stream(&w, write, ctx);
-    qp_json_open(&w, '{');
-    qp_json_key(&w, "schema");
-    qp_json_put_str(&w, "qplan-devices/1");
-    qp_json_key(&w, "devices");
-    qp_json_open(&w, '[');
-    for (size_t i = 0; qp_backends[i]; i++)
-        put_backend(&w, qp_backends[i], self_tested, put_json);
-    qp_json_close(&w, ']');
-    qp_json_close(&w, '}');
-    qp_puts(&w, "\n");
-    return finish(&w, err);
-}
-
-enum qplan_status qplan_devices_write_text(bool self_tested, qplan_write_fn write, void *ctx,
-                                           struct qplan_error *err)
-{
-    struct qp_writer w;
-    qp_writer_stream(&w, write, ctx);
-    for (size_t i = 0; qp_backends[i]; i++)
-        put_backend(&w, qp_backends[i], self_tested, put_text);
-    return finish(&w, err);
 }
