@@ -15,39 +15,53 @@
  * A place: how the values of a matrix become the bytes of a stored tensor, as data. Layouts make
  * places; lib/store/place.c is the one module that packs and unpacks by them.
  *
- * Values are numbers of `bits` bits. In memory a value of up to 8 bits is one byte; one of 16 or 32
- * bits is an element of that size. They are put into words of word_bytes, little-endian, from the
- * lowest bit on. A line is a row of the matrix, or a column of it; the values of a line follow each
- * other bit by bit and may straddle words; behind its last value a line is filled up with zero bits
- * to a whole word. The stored tensor has the words of a line behind each other, line by line, or,
- * where lines are interleaved, the first word of all lines, then the second of all:
+ * Values are numbers of `bits` bits. In memory a value of up to 8 bits is one byte; one of 16, 32
+ * or 64 bits is an element of that size. They are put into words of word_bytes, little-endian, from
+ * the lowest bit on. A line is a row of the matrix, or a column of it; the values of a line follow
+ * each other bit by bit and may straddle words; behind its last value a line is filled up with zero
+ * bits, or with a value, to a whole word. The stored tensor has the words of a line behind each
+ * other, line by line, or, where lines are interleaved, the first word of all lines, then the
+ * second of all:
  *
  *     tensor                     matrix     bits  word  lines    interleaved  else
- *     native int4                rows,last  4     1     rows     no
- *     compressed-tensors codes   out,in     4     4     rows     no           half_added
- *     ... zero points            out,G      4     4     columns  yes          half_added
- *     GPTQ qweight               out,in     4     4     rows     yes
- *     GPTQ qzeros                out,G      4     4     columns  no           one_less (v1)
- *     GPTQ scales                out,G      16    2     columns  no
+ *     native codes               rows,last  2..8  1     rows     no
+ *     compressed-tensors codes   out,in     2..8  4     rows     no           half_added
+ *     ... zero points            out,G      2..8  4     columns  yes          half_added
+ *     GPTQ qweight               out,in     2348  4     rows     yes
+ *     GPTQ qzeros                out,G      2348  4     columns  no           one_less (v1)
+ *     GPTQ, AWQ scales           out,G      16    2     columns  no
  *     AWQ qweight, qzeros        out,in     4     4     columns  no           order
  *     MLX weight                 out,in     2..8  4     rows     no
- *     bitsandbytes 4-bit         all in one 4     1     rows     no           order {1, 0}
+ *     bitsandbytes 4-bit         all in one 4     1     rows     no           order {1, 0}, NF4:
+ * filling 7 ComfyUI 4-bit              out,in     4     1     rows     no           order {1, 0}
  *     ComfyUI block scales       out,in/16  8     1     -        -            swizzled
+ *
+ * Swizzled bytes are in tiles of 128 rows and 4 columns, as cuBLAS reads block scales; tiles follow
+ * each other as words of rows do, and the matrix is filled up with zeros to whole tiles. Byte (r,
+ * c) of a tile is at (r % 32) * 16 + r / 32 * 4 + c.
  */
 #define QP_MOST_ORDER 8
 
 struct qp_place {
-    uint8_t bits;       /* of a value: 1 to 8, 16 or 32 */
-    uint8_t word_bytes; /* 1, 2 or 4; of values of 16 and 32 bits the value itself */
+    uint8_t bits;       /* of a value: 1 to 8, 16, 32 or 64 */
+    uint8_t word_bytes; /* 1 or 4; of values of more than 8 bits the value itself */
     bool columns;       /* a line is a column of the matrix, not a row */
     bool interleaved;   /* word k of every line, before word k + 1 of any */
     bool is_signed;     /* values are two's complement: they are read back with their sign */
     bool half_added;    /* stored with 2^(bits - 1) added: signed values become unsigned codes */
-    bool one_less;      /* stored with 1 subtracted from each value; a word as a whole borrows */
-    bool swizzled;      /* tiles of 128 x 4 bytes, as cuBLAS reads block scales; bits are 8 */
-    uint8_t n_order;    /* > 0: values of a word are not in their order (bits divide the word) */
-    uint8_t order[QP_MOST_ORDER]; /* slot k of a word holds its value order[k] */
+    bool one_less;      /* stored with 1 subtracted; if bits divide the word, from every value of it
+                         * and its filling, as one number that borrows. Words are of 4 bytes. */
+    bool swizzled;      /* tiles of bytes: nothing else but bits and word_bytes is set */
+    uint8_t filling; /* > 0: the code that fills up a line instead of zeros; bits divide the word */
+    uint8_t n_order; /* > 0: the values of a word, which bits divide, are in another order */
+    uint8_t order[QP_MOST_ORDER]; /* slot k of a word holds its value order[k]; never one_less */
 };
+
+/* Rows of values behind each other, each from a byte on: how qplan keeps codes in memory. */
+static inline struct qp_place qp_row_place(uint8_t bits, bool is_signed)
+{
+    return (struct qp_place){.bits = bits, .word_bytes = 1, .is_signed = is_signed};
+}
 
 /* A matrix that a place stores, and a rectangle of it. */
 struct qp_matrix {
