@@ -10,7 +10,7 @@
 #include "kernels/gpu/qk_flat.h"
 #include "lane.h"
 #include "lib/base/check.h"
-#include "lib/store/transfer.h"
+#include "lib/store/place.h"
 
 _Static_assert(QK_BLOCK == QP_BLOCK, "one order of sums");
 
@@ -128,9 +128,12 @@ static uint64_t window_sets(const struct qp_flat_work *work)
     return work->window.n + work->window.more;
 }
 
-static size_t code_bytes(const struct qp_flat_work *work)
+size_t qp_flat_code_bytes(const struct qp_flat_work *work)
 {
-    return qp_code_bytes(&work->sets, work->packed, work->elem, (size_t)work->n);
+    const struct qp_place place = qp_row_place(work->packed ? 4 : 8, work->rule.type->is_signed);
+    const struct qp_matrix rows = {work->sets.n_elems / work->sets.last_len, work->sets.last_len};
+    const struct qp_flat_range range = {rows, work->elem, work->n};
+    return (size_t)qp_flat_run(&place, &range).n_bytes;
 }
 
 /* Returns the end. What only the other kind of work needs has no bytes. */
@@ -139,7 +142,7 @@ static uint64_t set_layout(struct qk_flat_args *a, const struct qp_flat_work *wo
     const uint64_t sets = window_sets(work), blocks = measures ? n_blocks(work->n) : 0;
     uint64_t end = 0;
     a->src = qp_block_place(&end, measures ? work->n * qp_float_bytes(work->dtype) : 0);
-    a->codes = qp_block_place(&end, code_bytes(work));
+    a->codes = qp_block_place(&end, qp_flat_code_bytes(work));
     a->scale = qp_block_place(&end, sets * work_bytes(work));
     a->zero = qp_block_place(&end, sets * sizeof(int32_t));
     a->bound = qp_block_place(&end, measures ? sets * sizeof(double) : 0);
@@ -204,7 +207,7 @@ static enum qplan_status begin(struct run *r, const struct qp_flat_data *data, b
     if (set_layout(&r->a, work, measures) > r->lane->n_bytes)
         return qp_fail(r->err, QPLAN_ERR_INTERNAL, r->lane->gpu->info.label,
                        "a range does not fit its block of device memory");
-    QP_TRY(copy_in(r, r->a.codes, code_bytes(work), data->codes));
+    QP_TRY(copy_in(r, r->a.codes, qp_flat_code_bytes(work), data->codes));
     QP_TRY(copy_in(r, r->a.scale, sets * work_bytes(work), data->scale));
     return copy_in(r, r->a.zero, sets * sizeof *data->zero, data->zero);
 }

@@ -28,6 +28,9 @@ struct qp_flat_data {
     const double *bound; /* measuring */
 };
 
+/* Bytes of the codes of a range. */
+size_t qp_flat_code_bytes(const struct qp_flat_work *work);
+
 /* What measuring found in a block; positions count from its first element. */
 struct qp_flat_found {
     struct qp_sums sums;

@@ -5,7 +5,6 @@
 #include "prove.h"
 
 #include "hard.h"
-#include "lib/store/transfer.h"
 
 #include <math.h>
 
@@ -93,7 +92,7 @@ static void fill_params(const struct qp_bench *b, const struct qp_flat_work *wor
 static void fill_codes(const struct qp_bench *b, const struct qp_flat_work *work)
 {
     static const uint8_t ends[] = {0x7f, 0x80, 0xff, 0x00, 0x77, 0x88, 0xf7, 0x08};
-    const size_t n = qp_code_bytes(&work->sets, work->packed, work->elem, (size_t)work->n);
+    const size_t n = qp_flat_code_bytes(work);
     uint32_t state = 521288629u;
     for (size_t i = 0; i < n; i++) {
         const uint32_t random = qp_hard_random(&state);

@@ -6,7 +6,7 @@
 
 #include "kernels/dtypes/bits.h"
 #include "lib/base/check.h"
-#include "lib/store/transfer.h"
+#include "lib/store/place.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,20 +38,13 @@ static uint64_t find_ranges(const struct qp_device_work *work, const void *src,
 }
 
 /* Packs the codes of one row of the tile over themselves; returns the bytes. */
-static size_t pack_row(const struct qp_device_work *work, uint8_t *from, uint8_t *to)
+static size_t pack_row(const struct qp_device_work *work, uint8_t *codes)
 {
-    const struct qp_code_kernels *kernels = qp_code_kernels(QPLAN_ISA_SCALAR);
-    uint8_t *const start = to;
-    uint64_t left = work->tile.cols, col = work->phase;
-    while (left > 0) {
-        size_t n = (size_t)qp_min_u64(work->last_len - col, left);
-        kernels->pack4(from, n, to);
-        from += n;
-        to += n / 2 + n % 2;
-        left -= n;
-        col = 0;
-    }
-    return (size_t)(to - start);
+    const struct qp_place place = qp_row_place(4, work->rule.type->is_signed);
+    const uint64_t n = work->tile.cols, n_rows = qp_div_up(work->phase + n, work->last_len);
+    const struct qp_flat_range range = {{n_rows, work->last_len}, work->phase, n};
+    qp_flat_put(&place, &range, QPLAN_ISA_SCALAR, codes, codes);
+    return (size_t)qp_flat_run(&place, &range).n_bytes;
 }
 
 static bool same_codes(const struct qp_device_work *work, const void *src, const void *scale,
@@ -61,7 +54,7 @@ static bool same_codes(const struct qp_device_work *work, const void *src, const
     quantizer(work->dtype, &work->rule)->quantize(tile, src, &work->rule, scale, zero, codes);
     for (size_t row = 0; row < tile->rows; row++) {
         uint8_t *at = codes + row * tile->cols;
-        size_t n = work->packed ? pack_row(work, at, at) : tile->cols;
+        size_t n = work->packed ? pack_row(work, at) : tile->cols;
         if (n != made->row_bytes || memcmp(at, made->codes + row * made->row_bytes, n) != 0)
             return false;
     }
@@ -136,12 +129,12 @@ static size_t block_elems(const struct qp_flat_work *work, uint64_t at)
 static uint64_t unpack_block(const struct qp_flat_work *work, const struct qp_flat_data *data,
                              uint64_t at, uint8_t *codes)
 {
-    const struct qp_code_form form = {work->packed, work->rule.type->is_signed,
-                                      qp_code_kernels(QPLAN_ISA_SCALAR)};
-    const uint64_t off = qp_code_offset(&work->sets, work->packed, work->elem + at) -
-                         qp_code_offset(&work->sets, work->packed, work->elem);
-    return qp_unpack_codes(&work->sets, &form, work->elem + at, block_elems(work, at),
-                           data->codes + off, codes);
+    const struct qp_place place = qp_row_place(work->packed ? 4 : 8, work->rule.type->is_signed);
+    const struct qp_matrix rows = {work->sets.n_elems / work->sets.last_len, work->sets.last_len};
+    const struct qp_flat_range all = {rows, work->elem, work->n};
+    const struct qp_flat_range block = {rows, work->elem + at, block_elems(work, at)};
+    const uint64_t off = qp_flat_run(&place, &block).off - qp_flat_run(&place, &all).off;
+    return qp_flat_get(&place, &block, QPLAN_ISA_SCALAR, data->codes + off, codes);
 }
 
 /* A rectangle of a block, and the place of its first set in the window. */

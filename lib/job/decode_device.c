@@ -63,11 +63,11 @@ static enum qplan_status read_codes(struct qp_flat_walk *walk, struct qplan_erro
     const struct qp_part *part = qp_tensor_part(walk->tensor, QP_CODES);
     const size_t n = (size_t)work->n;
     if (work->packed) {
-        const uint64_t off = qp_code_offset(&work->sets, true, work->elem);
-        void *to = qp_source_room(walk->source, part->entry, off, walk->b->codes);
+        const struct qp_flat_range range = {part->matrix, work->elem, n};
+        const struct qp_place_run run = qp_flat_run(part->place, &range);
+        void *to = qp_source_room(walk->source, part->entry, run.off, walk->b->codes);
         walk->data.codes = to;
-        return qp_source_read(walk->source, part->entry, off, to,
-                              qp_code_bytes(&work->sets, true, work->elem, n), err);
+        return qp_source_read(walk->source, part->entry, run.off, to, (size_t)run.n_bytes, err);
     }
     const void *codes = NULL;
     enum qplan_status status = qp_part_get(walk->source, part, work->elem, n, QPLAN_ISA_BEST,

@@ -101,20 +101,6 @@ uint64_t qp_band_rows(const struct qp_sets *sets, uint64_t band)
     return qp_min_u64(sets->band_rows, sets->period_rows - row_in_period);
 }
 
-uint64_t qp_code_offset(const struct qp_sets *sets, bool packed, uint64_t elem)
-{
-    if (!packed)
-        return elem;
-    uint64_t row = elem / sets->last_len, col = elem % sets->last_len;
-    return row * qp_div_up(sets->last_len, 2) + col / 2;
-}
-
-size_t qp_code_bytes(const struct qp_sets *sets, bool packed, uint64_t elem, size_t n)
-{
-    const uint64_t last = elem + n - 1;
-    return (size_t)(qp_code_offset(sets, packed, last) - qp_code_offset(sets, packed, elem) + 1);
-}
-
 /* ---- Flat ranges ------------------------------------------------------------------------------
  */
 

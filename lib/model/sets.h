@@ -86,13 +86,6 @@ uint64_t qp_band_row(const struct qp_sets *sets, uint64_t band);
 uint64_t qp_band_rows(const struct qp_sets *sets, uint64_t band);
 
 /*
- * Codes that are one byte each or, packed, two in a byte with rows of the last axis on bytes of
- * their own: the byte of a flat element, and how many bytes hold n elements from elem on.
- */
-uint64_t qp_code_offset(const struct qp_sets *sets, bool packed, uint64_t elem);
-size_t qp_code_bytes(const struct qp_sets *sets, bool packed, uint64_t elem, size_t n);
-
-/*
  * Walking a flat range instead of strips: the largest tile that begins at elem, ends at or before
  * end, and touches at most most_sets sets, which begin at *first_set. Returns its elements.
  */

@@ -48,6 +48,7 @@ enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum
                                 qplan_dtype_name(code));
     quant->code = code;
     quant->packed = qplan_dtype_bits(code) == 4;
+    quant->place = qp_row_place((uint8_t)qplan_dtype_bits(code), qplan_dtype_is_signed(code));
     return QPLAN_OK;
 }
 

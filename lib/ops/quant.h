@@ -7,6 +7,7 @@
 
 #include "granularity.h"
 #include "kernels/ops/affine.h"
+#include "lib/model/tensor.h"
 
 /* Zero points and codes beyond this do not add up exactly in f32. */
 #define QP_QUANT_LIMIT (1 << 23)
@@ -89,6 +90,7 @@ struct qp_quant {
     int32_t zero_min, zero_max; /* what zero points may be */
     enum qplan_dtype code;      /* of the codes, if there are any */
     bool packed;                /* codes are 4-bit */
+    struct qp_place place;      /* of codes, in rows along the last axis */
     bool float_zero; /* zero points are floats, rounded and clamped to the codes; else integers */
 };
 
@@ -102,7 +104,7 @@ enum qplan_status qp_quant_check_scale_dtype(const struct qplan_op *op, enum qpl
                                              struct qplan_error *err);
 
 /*
- * Sets code and packed. UNSUPPORTED for codes of 16 bits.
+ * Sets code, packed and place. UNSUPPORTED for codes of 16 bits.
  */
 enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum qplan_dtype code,
                                     struct qplan_error *err);

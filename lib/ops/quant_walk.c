@@ -7,6 +7,7 @@
 #include "lib/base/carve.h"
 #include "lib/base/check.h"
 #include "lib/model/sets.h"
+#include "lib/store/place.h"
 
 #include <string.h>
 
@@ -164,37 +165,23 @@ void qp_quant_next(const struct qp_op_call *call, struct qp_quant_worker *w, uin
 /* ---- Codes ------------------------------------------------------------------------------------
  */
 
-/* The bytes of the codes [elem, elem + n): where they begin, and how many. */
-static size_t code_bytes(const struct qp_quant *quant, uint64_t elem, size_t n, uint64_t *off)
+/* The codes [elem, elem + n), as a range of the matrix of rows along the last axis. */
+static struct qp_flat_range codes_at(const struct qp_quant *quant, uint64_t elem, size_t n)
 {
     const struct qp_sets *sets = &quant->geometry.sets;
-    *off = qp_code_offset(sets, quant->packed, elem);
-    return (size_t)(qp_code_offset(sets, quant->packed, elem + n - 1) + 1 - *off);
-}
-
-/* Codes of the row of elem that are among the n from elem on. */
-static size_t row_part(const struct qp_quant *quant, uint64_t elem, size_t n)
-{
-    const uint64_t last = quant->geometry.sets.last_len;
-    return (size_t)qp_min_u64(last - elem % last, n);
+    return (struct qp_flat_range){{sets->n_elems / sets->last_len, sets->last_len}, elem, n};
 }
 
 const uint8_t *qp_quant_get_codes(const struct qp_op_call *call, const struct qp_view *view,
                                   struct qp_quant_worker *w, uint64_t elem, size_t n)
 {
     const struct qp_quant *quant = call->op->state;
-    const struct qp_code_kernels *kernels = qp_code_kernels(call->op->isa);
-    uint64_t off;
-    const size_t n_bytes = code_bytes(quant, elem, n, &off);
-    const uint8_t *bytes = qp_view_get(view, off, n_bytes, w->bytes);
+    const struct qp_flat_range range = codes_at(quant, elem, n);
+    const struct qp_place_run run = qp_flat_run(&quant->place, &range);
+    const uint8_t *bytes = qp_view_get(view, run.off, (size_t)run.n_bytes, w->bytes);
     if (!quant->packed)
         return bytes;
-    for (size_t done = 0; done < n;) {
-        const size_t part = row_part(quant, elem + done, n - done);
-        kernels->unpack4(bytes, part, quant->rule.type->is_signed, w->codes + done);
-        bytes += (part + 1) / 2;
-        done += part;
-    }
+    (void)qp_flat_get(&quant->place, &range, call->op->isa, bytes, w->codes);
     return w->codes;
 }
 
@@ -209,19 +196,13 @@ void qp_quant_put_codes(const struct qp_op_call *call, const struct qp_view *vie
                         struct qp_quant_worker *w, uint64_t elem, size_t n, const uint8_t *codes)
 {
     const struct qp_quant *quant = call->op->state;
-    const struct qp_code_kernels *kernels = qp_code_kernels(call->op->isa);
-    uint64_t off;
-    const size_t n_bytes = code_bytes(quant, elem, n, &off);
-    if (!quant->packed) {
-        qp_view_put(view, off, n_bytes, codes);
-        return;
+    const struct qp_flat_range range = codes_at(quant, elem, n);
+    const struct qp_place_run run = qp_flat_run(&quant->place, &range);
+    const size_t n_bytes = (size_t)run.n_bytes;
+    if (quant->packed) {
+        uint8_t *room = qp_view_room(view, run.off, n_bytes, w->bytes);
+        qp_flat_put(&quant->place, &range, call->op->isa, codes, room);
+        codes = room;
     }
-    uint8_t *room = qp_view_room(view, off, n_bytes, w->bytes), *to = room;
-    for (size_t done = 0; done < n;) {
-        const size_t part = row_part(quant, elem + done, n - done);
-        kernels->pack4(codes + done, part, to);
-        to += (part + 1) / 2;
-        done += part;
-    }
-    qp_view_put(view, off, n_bytes, room);
+    qp_view_put(view, run.off, n_bytes, codes);
 }

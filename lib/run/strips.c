@@ -132,7 +132,8 @@ static enum qplan_status put_made_codes(struct qp_worker *w, const struct qp_dev
     const struct ranges r = ranges_of(&w->sets, &w->piece);
     const uint64_t n_bytes = w->piece.n_rows * made->row_bytes / r.n;
     for (uint64_t i = 0; i < r.n; i++) {
-        const uint64_t off = qp_code_offset(&w->sets, true, r.first + i * r.step);
+        const struct qp_flat_range range = {part->matrix, r.first + i * r.step, r.len};
+        const uint64_t off = qp_flat_run(part->place, &range).off;
         QP_TRY(qp_worker_write(w, part, off, made->codes + i * n_bytes, (size_t)n_bytes));
     }
     return QPLAN_OK;

@@ -8,8 +8,8 @@
  * (qp_place_grain), but for the end of a line. One that is got may be anywhere: its image then has
  * whole words.
  *
- * A matrix has at most 2^62 values, and its stored tensor fewer than 2^63 bytes, which
- * qp_place_bytes tells of any.
+ * A matrix has at most 2^62 values, and its stored tensor fewer than 2^63 bytes: only
+ * qp_place_bytes may be asked where that is not known.
  */
 #ifndef QP_STORE_PLACE_H
 #define QP_STORE_PLACE_H

@@ -1,6 +1,6 @@
 /*
- * place_inner.h - what the files of the place module share: where words lie (place.c), and how the
- * values of one line become words (place_line.c). Values here have at most 8 bits.
+ * place_inner.h - what the files of the place module share: where words lie (place.c), how the
+ * values of one line become words (place_line.c), and swizzled tiles (place_tiles.c).
  */
 #ifndef QP_STORE_PLACE_INNER_H
 #define QP_STORE_PLACE_INNER_H
@@ -42,7 +42,7 @@ struct qp_words {
 struct qp_words qp_place_words(const struct qp_place *place, struct qp_matrix matrix,
                                const struct qp_rect *rect);
 
-/* ---- Values of one line -----------------------------------------------------------------------
+/* ---- Values of one line, of at most 8 bits ------------------------------------------------------
  */
 
 /*
@@ -58,5 +58,14 @@ void qp_line_unpack(const struct qp_place *place, const struct qp_code_kernels *
 
 /* Whether the last word of a line of len values has other filling than qp_line_pack gives it. */
 bool qp_line_is_ragged(const struct qp_place *place, uint64_t len, const uint8_t *last_word);
+
+/* ---- Swizzled tiles ---------------------------------------------------------------------------
+ */
+
+/* What qp_place_put and qp_place_get do where a place is swizzled; words are those of rect. */
+void qp_tiles_put(const struct qp_words *words, const struct qp_rect *rect, const uint8_t *values,
+                  uint8_t *image);
+uint64_t qp_tiles_get(const struct qp_words *words, struct qp_matrix matrix,
+                      const struct qp_rect *rect, const uint8_t *image, uint8_t *values);
 
 #endif

@@ -259,15 +259,13 @@ void qp_line_unpack(const struct qp_place *place, const struct qp_code_kernels *
                     const uint8_t *words, unsigned bit, size_t n, uint8_t *values)
 {
     const size_t word_bits = (size_t)8 * place->word_bytes, end = bit + n * place->bits;
-    const bool edited = are_edited(place);
     uint8_t plain[CHUNK + sizeof(uint64_t)];
     for (size_t at = bit; at < end;) {
         const size_t part = (size_t)qp_min_u64(CHUNK, (end - at) / place->bits);
         const size_t word = at / word_bits, next = at + part * place->bits;
-        const size_t last = ((edited ? next : end) - 1) / word_bits;
-        const size_t n_bytes = (last + 1 - word) * place->word_bytes;
+        const size_t n_bytes = ((next - 1) / word_bits + 1 - word) * place->word_bytes;
         const uint8_t *stream = words + word * place->word_bytes;
-        if (edited) {
+        if (are_edited(place)) {
             edit(place, true, stream, n_bytes, plain);
             stream = plain;
         }

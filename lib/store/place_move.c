@@ -1,6 +1,6 @@
 /*
- * place_move.c - rectangles of values to their images and back: as they are, row by row, block by
- * block where values or words must be turned, and tile by tile where they are swizzled.
+ * place_move.c - rectangles of values to their images and back: as they are, row by row, or block
+ * by block where values or words must be turned.
  */
 #include "place_inner.h"
 
@@ -79,8 +79,8 @@ static inline void turn_sized(size_t size, const struct turn *t, const uint8_t *
     }
 }
 
-/* Elements of 1, 2, 4 or 8 bytes, each size with a loop of its own. Returns to. */
-static uint8_t *turn(size_t size, const struct turn *t, const void *from, void *to)
+/* Elements of 1, 2, 4 or 8 bytes, each size with a loop of its own. */
+static void turn(size_t size, const struct turn *t, const void *from, void *to)
 {
     if (size == 1)
         turn_sized(1, t, from, to);
@@ -90,7 +90,6 @@ static uint8_t *turn(size_t size, const struct turn *t, const void *from, void *
         turn_sized(4, t, from, to);
     else
         turn_sized(8, t, from, to);
-    return to;
 }
 
 /* ---- Whole values -----------------------------------------------------------------------------
@@ -112,7 +111,7 @@ static void move_whole(const struct qp_place *place, uint64_t n_rows, uint64_t n
     if (place->columns == place->interleaved)
         memmove(to, from, (size_t)(n_rows * n_cols) * size);
     else
-        (void)turn(size, &turned, from, to);
+        turn(size, &turned, from, to);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------
@@ -129,12 +128,12 @@ static uint64_t get_rows(const struct move *m, const uint8_t *image, uint8_t *va
 {
     const struct qp_lines *l = &m->lines;
     const unsigned bit = qp_bit_of(m->place, l->value);
-    const bool ends = l->value + l->n_values == l->len;
+    const bool filled = l->value + l->n_values == l->len && qp_bit_of(m->place, l->len) != 0;
     uint64_t n_ragged = 0;
     for (size_t row = 0; row < l->n_lines; row++) {
         const uint8_t *words = image + row * m->image_stride;
         const uint8_t *last = words + m->image_stride - m->place->word_bytes;
-        n_ragged += ends && qp_line_is_ragged(m->place, l->len, last);
+        n_ragged += filled && qp_line_is_ragged(m->place, l->len, last);
         qp_line_unpack(m->place, m->kernels, words, bit, m->value_stride,
                        values + row * m->value_stride);
     }
@@ -179,29 +178,39 @@ static bool next_block(const struct move *m, struct block *b)
     return b->n_lines > 0;
 }
 
+/* The first byte of a block in the values, and in the image. */
+static size_t value_at(const struct move *m, const struct block *b)
+{
+    return m->place->columns ? b->value * m->value_stride + b->line
+                             : b->line * m->value_stride + b->value;
+}
+
+static size_t image_at(const struct move *m, const struct block *b)
+{
+    const size_t size = m->place->word_bytes;
+    return m->place->interleaved ? b->word * m->image_stride + b->line * size
+                                 : b->line * m->image_stride + b->word * size;
+}
+
 static void put_blocks(const struct move *m, const uint8_t *values, uint8_t *image)
 {
     const bool turn_values = m->place->columns, turn_words = m->place->interleaved;
-    const size_t size = m->place->word_bytes;
+    const size_t line_stride = turn_values ? VALUES : m->value_stride;
+    const size_t word_stride = turn_words ? VALUES : m->image_stride;
     uint8_t lines[LINES * VALUES], words[LINES * VALUES];
     for (struct block b = {0}; next_block(m, &b);) {
-        const uint8_t *from = values + b.line * m->value_stride + b.value;
-        const size_t from_stride = turn_values ? VALUES : m->value_stride;
-        uint8_t *to = image + b.line * m->image_stride + b.word * size;
-        const size_t to_stride = turn_words ? VALUES : m->image_stride;
+        const uint8_t *from = values + value_at(m, &b);
+        uint8_t *to = image + image_at(m, &b), *packed = turn_words ? words : to;
         if (turn_values) {
-            const struct turn t = {b.n_values, b.n_lines, m->value_stride, VALUES};
-            from = turn(1, &t, values + b.value * m->value_stride + b.line, lines);
+            turn(1, &(struct turn){b.n_values, b.n_lines, m->value_stride, VALUES}, from, lines);
+            from = lines;
         }
-        if (turn_words)
-            to = words;
         for (size_t i = 0; i < b.n_lines; i++)
-            qp_line_pack(m->place, m->kernels, from + i * from_stride, b.n_values,
-                         to + i * to_stride);
-        if (turn_words) {
-            const struct turn t = {b.n_lines, b.n_words, VALUES, m->image_stride};
-            (void)turn(size, &t, words, image + b.word * m->image_stride + b.line * size);
-        }
+            qp_line_pack(m->place, m->kernels, from + i * line_stride, b.n_values,
+                         packed + i * word_stride);
+        if (turn_words)
+            turn(m->place->word_bytes,
+                 &(struct turn){b.n_lines, b.n_words, VALUES, m->image_stride}, words, to);
     }
 }
 
@@ -209,96 +218,26 @@ static uint64_t get_blocks(const struct move *m, const uint8_t *image, uint8_t *
 {
     const bool turn_values = m->place->columns, turn_words = m->place->interleaved;
     const size_t size = m->place->word_bytes;
+    const size_t line_stride = turn_values ? VALUES : m->value_stride;
+    const size_t word_stride = turn_words ? VALUES : m->image_stride;
     uint8_t lines[LINES * VALUES], words[LINES * VALUES];
     uint64_t n_ragged = 0;
     for (struct block b = {0}; next_block(m, &b);) {
-        const uint8_t *from = image + b.line * m->image_stride + b.word * size;
-        const size_t from_stride = turn_words ? VALUES : m->image_stride;
-        uint8_t *to = values + b.line * m->value_stride + b.value;
-        const size_t to_stride = turn_values ? VALUES : m->value_stride;
+        const uint8_t *from = image + image_at(m, &b);
+        uint8_t *to = values + value_at(m, &b), *unpacked = turn_values ? lines : to;
         if (turn_words) {
-            const struct turn t = {b.n_words, b.n_lines, m->image_stride, VALUES};
-            from = turn(size, &t, image + b.word * m->image_stride + b.line * size, words);
+            turn(size, &(struct turn){b.n_words, b.n_lines, m->image_stride, VALUES}, from, words);
+            from = words;
+        }
+        for (size_t i = 0; i < b.n_lines; i++) {
+            const uint8_t *line = from + i * word_stride, *last = line + (b.n_words - 1) * size;
+            n_ragged += b.ends && qp_line_is_ragged(m->place, m->lines.len, last);
+            qp_line_unpack(m->place, m->kernels, line, b.bit, b.n_values,
+                           unpacked + i * line_stride);
         }
         if (turn_values)
-            to = lines;
-        for (size_t i = 0; i < b.n_lines; i++) {
-            const uint8_t *line = from + i * from_stride, *last = line + (b.n_words - 1) * size;
-            n_ragged += b.ends && qp_line_is_ragged(m->place, m->lines.len, last);
-            qp_line_unpack(m->place, m->kernels, line, b.bit, b.n_values, to + i * to_stride);
-        }
-        if (turn_values) {
-            const struct turn t = {b.n_lines, b.n_values, VALUES, m->value_stride};
-            (void)turn(1, &t, lines, values + b.value * m->value_stride + b.line);
-        }
+            turn(1, &(struct turn){b.n_lines, b.n_values, VALUES, m->value_stride}, lines, to);
     }
-    return n_ragged;
-}
-
-/* ---- Swizzled tiles ---------------------------------------------------------------------------
- */
-
-/* The byte of the image for an element of the matrix, or of what fills it up to whole tiles. */
-static size_t swizzled(const struct qp_words *words, uint64_t row, uint64_t col)
-{
-    const uint64_t tile = (row / QP_TILE_ROWS - words->rect.row) * words->rect.n_cols +
-                          col / QP_TILE_COLS - words->rect.col;
-    const uint64_t r = row % QP_TILE_ROWS, c = col % QP_TILE_COLS;
-    return (size_t)(tile * QP_TILE_BYTES + r % 32 * 16 + r / 32 * 4 + c);
-}
-
-/* Bytes of a row from a column on that are in one tile, and so behind each other. */
-static size_t in_tile(uint64_t col, uint64_t end)
-{
-    return (size_t)qp_min_u64(QP_TILE_COLS - col % QP_TILE_COLS, end - col);
-}
-
-static void put_tiles(const struct move *m, const struct qp_rect *rect, const uint8_t *values,
-                      uint8_t *image)
-{
-    const uint64_t row_end = rect->row + rect->n_rows, col_end = rect->col + rect->n_cols;
-    memset(image, 0, (size_t)m->words.rect.n_rows * m->image_stride);
-    for (uint64_t row = rect->row; row < row_end; row++) {
-        for (uint64_t col = rect->col; col < col_end;) {
-            const size_t n = in_tile(col, col_end);
-            memcpy(image + swizzled(&m->words, row, col), values, n);
-            values += n;
-            col += n;
-        }
-    }
-}
-
-/* Whether a row has bytes that are not 0 among those from a column to another. */
-static bool is_ragged(const struct qp_words *words, const uint8_t *image, uint64_t row,
-                      uint64_t col, uint64_t end)
-{
-    for (; col < end; col++) {
-        if (image[swizzled(words, row, col)] != 0)
-            return true;
-    }
-    return false;
-}
-
-static uint64_t get_tiles(const struct move *m, struct qp_matrix matrix, const struct qp_rect *rect,
-                          const uint8_t *image, uint8_t *values)
-{
-    const uint64_t row_end = rect->row + rect->n_rows, col_end = rect->col + rect->n_cols;
-    const uint64_t stored_rows = (m->words.rect.row + m->words.rect.n_rows) * QP_TILE_ROWS;
-    const uint64_t stored_cols = (m->words.rect.col + m->words.rect.n_cols) * QP_TILE_COLS;
-    const uint64_t last_row = row_end == matrix.rows ? stored_rows : row_end;
-    const uint64_t last_col = col_end == matrix.cols ? stored_cols : col_end;
-    uint64_t n_ragged = 0;
-    for (uint64_t row = rect->row; row < row_end; row++) {
-        for (uint64_t col = rect->col; col < col_end;) {
-            const size_t n = in_tile(col, col_end);
-            memcpy(values, image + swizzled(&m->words, row, col), n);
-            values += n;
-            col += n;
-        }
-        n_ragged += is_ragged(&m->words, image, row, col_end, last_col);
-    }
-    for (uint64_t row = row_end; row < last_row; row++)
-        n_ragged += is_ragged(&m->words, image, row, rect->col, last_col);
     return n_ragged;
 }
 
@@ -312,7 +251,7 @@ void qp_place_put(const struct qp_place *place, struct qp_matrix matrix, const s
     if (rect->n_rows == 0 || rect->n_cols == 0)
         return;
     if (place->swizzled)
-        put_tiles(&m, rect, values, image);
+        qp_tiles_put(&m.words, rect, values, image);
     else if (is_whole(place))
         move_whole(place, rect->n_rows, rect->n_cols, values, image);
     else if (place->columns || place->interleaved)
@@ -329,7 +268,7 @@ uint64_t qp_place_get(const struct qp_place *place, struct qp_matrix matrix,
     if (rect->n_rows == 0 || rect->n_cols == 0)
         return 0;
     if (place->swizzled)
-        return get_tiles(&m, matrix, rect, image, values);
+        return qp_tiles_get(&m.words, matrix, rect, image, values);
     if (is_whole(place)) {
         move_whole(place, rect->n_cols, rect->n_rows, image, values);
         return 0;

@@ -10,7 +10,6 @@
 #include "lib/device/recheck.h"
 #include "lib/job/cut.h"
 #include "lib/ops/op_device.h"
-#include "lib/store/transfer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,7 +171,7 @@ static void fill_params(const struct bench *b, const struct qp_flat_work *work)
 static enum qplan_status run_range(struct bench *b, struct qp_flat_work *work)
 {
     const struct qp_flat_data data = {b->codes, b->scale, b->zero, b->src, b->bound};
-    const size_t n_codes = qp_code_bytes(&work->sets, work->packed, work->elem, (size_t)work->n);
+    const size_t n_codes = qp_flat_code_bytes(work);
     for (size_t i = 0; i < n_codes; i++)
         b->codes[i] = (uint8_t)(i * 73);
     fill_params(b, work);

@@ -5,7 +5,6 @@
 #include "tests/unit/support.h"
 
 #include "lib/device/prove.h"
-#include "lib/store/transfer.h"
 #include "tests/gpu/host_backend.h"
 
 #define TILE_BYTES ((size_t)128 << 10)
@@ -100,10 +99,9 @@ struct data {
 static struct data allocate(const struct qp_flat_work *work)
 {
     const size_t n = (size_t)(work->window.n + work->window.more);
-    return (struct data){
-        malloc(qp_code_bytes(&work->sets, work->packed, work->elem, (size_t)work->n)),
-        malloc(n * sizeof(double)), malloc((size_t)work->n * sizeof(double)),
-        malloc(n * sizeof(int32_t)), malloc(n * sizeof(double))};
+    return (struct data){malloc(qp_flat_code_bytes(work)), malloc(n * sizeof(double)),
+                         malloc((size_t)work->n * sizeof(double)), malloc(n * sizeof(int32_t)),
+                         malloc(n * sizeof(double))};
 }
 
 static void release(struct data *d)
@@ -138,7 +136,7 @@ static void fill_params(const struct data *d, const struct qp_flat_work *work, b
 
 static void fill_codes(const struct data *d, const struct qp_flat_work *work)
 {
-    const size_t n = qp_code_bytes(&work->sets, work->packed, work->elem, (size_t)work->n);
+    const size_t n = qp_flat_code_bytes(work);
     for (size_t i = 0; i < n; i++)
         d->codes[i] = (uint8_t)random_bits(&seed);
 }

@@ -134,7 +134,6 @@ static void check_row(const struct cut *cut, const struct qp_strip *strip,
         REQUIRE(elem < cut->sets.n_elems, cut);
         times_seen[elem]++;
         REQUIRE(strip->set + piece->first_set + set == set_of(cut, elem), cut);
-        REQUIRE(qp_code_offset(&cut->sets, cut->packed, elem) == byte, cut);
         REQUIRE(byte_owner[byte] == 0 || byte_owner[byte] == n_writes, cut);
         byte_owner[byte] = n_writes;
     }
