@@ -50,7 +50,10 @@ struct qp_device_wish {
 enum qplan_status qp_device_use(struct qplan_device *device, const struct qp_device_wish *wish,
                                 unsigned threads, struct qplan_error *err);
 
-/* The same for a job over tensors. */
+/*
+ * Decides whether a job over tensors runs on the device, which is then open and has proven all rows
+ * of the need. DEVICE if one that was named cannot do it.
+ */
 enum qplan_status qp_device_take(struct qplan_device *device, const struct qp_device_need *need,
                                  unsigned threads, struct qplan_error *err);
 
@@ -75,12 +78,12 @@ enum qplan_status qp_devices_write(bool json, qp_self_test_fn self_test, qplan_w
                                    void *ctx, struct qplan_error *err);
 
 /* ---- Trust ------------------------------------------------------------------------------------
- * One rule for all that a device computes: before it is used it does a fixed problem as the scalar
- * kernels do, which is kept and not asked for again; in use the CPU does some of its work again;
- * and one wrong bit, then or before, and the device is refused for as long as it is open.
+ * One rule for all that a device computes. Before use it solves fixed problems, once each, as the
+ * scalar kernels do. In use the CPU does some of its work again. After one wrong bit, before use or
+ * in it, the device is refused for as long as it is open.
  */
 
-/* Does a proof, unless the device has done it before. */
+/* Runs a proof, unless it is on record; one that ends well is put there. */
 enum qplan_status qp_device_prove(struct qplan_device *device, struct qp_device_proof proof,
                                   enum qplan_status (*run)(void *ctx, struct qplan_error *err),
                                   void *ctx, struct qplan_error *err);

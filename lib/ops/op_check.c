@@ -18,7 +18,7 @@ static const struct qp_op_kernel *find_scalar(const struct qplan_op *op)
     return kernel;
 }
 
-/* The same problem for one thread, which does the units that the device has to show. */
+/* The op of the CPU, with one thread, that does the units which a device has to show. */
 static struct qplan_op make_again(const struct qplan_op *op)
 {
     struct qplan_op again = *op;

@@ -29,7 +29,7 @@ void qp_view_make(struct qp_view *view, void *data, size_t elem_bytes, const uin
 /* The address of n elements from flat index elem on if they are contiguous, else NULL. */
 void *qp_view_at(const struct qp_view *view, uint64_t elem, size_t n);
 
-/* The same elements for reading: where they are, or copied to buffer. */
+/* The address of n elements to read from flat index elem on: in place, or copied to buffer. */
 const void *qp_view_get(const struct qp_view *view, uint64_t elem, size_t n, void *buffer);
 
 /*

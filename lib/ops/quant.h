@@ -122,7 +122,7 @@ enum qplan_status qp_quant_check_codes(struct qplan_op *op, struct qplan_error *
 enum qplan_status qp_quant_check_floats(struct qplan_op *op, const char *output,
                                         struct qplan_error *err);
 
-/* The same with zero points that are floats, of the dtype of scale. */
+/* For operators of that kind whose zero points are floats, of the dtype of scale. */
 enum qplan_status qp_quant_check_learnable(struct qplan_op *op, const char *output,
                                            struct qplan_error *err);
 

@@ -43,12 +43,12 @@ uint64_t qp_table_gradient_workspace(const struct qplan_op *op);
 enum qplan_status qp_table_gradient_validate(struct qp_op_call *call, struct qplan_error *err);
 void qp_table_gradient_run(struct qp_op_call *call);
 
-/* The same sums on a device: the lists are made here and copied. */
+/* The functions of the kernels for devices; the lists of rows are made on the host and copied. */
 uint64_t qp_table_device_scratch(const struct qplan_op *op);
 uint64_t qp_table_device_workspace(const struct qplan_op *op);
 enum qplan_status qp_table_device_launch(struct qp_op_run *run, struct qplan_error *err);
 
-/* The same where each element of a bag has a row to go to: max_indices, all in range. */
+/* The functions of both where each element of a bag has a row to go to: max_indices, in range. */
 uint64_t qp_max_gradient_workspace(const struct qplan_op *op);
 void qp_max_gradient_run(struct qp_op_call *call);
 uint64_t qp_max_device_scratch(const struct qplan_op *op);
