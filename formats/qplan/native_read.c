@@ -60,6 +60,7 @@ static enum qplan_status find_parts(const struct qp_listing *listing, const stru
         t->n_parts = (uint8_t)(t->n_parts + (parts[i].entry != NULL));
     }
     t->name = parts[0].entry->name;
+    t->entry = parts[0].entry;
     t->parts = qp_arena_copy(arena, parts, t->n_parts, sizeof *parts);
     return t->parts ? QPLAN_OK : qp_fail_memory(err, st->file.shown, sizeof parts);
 }
@@ -102,8 +103,8 @@ static enum qplan_status read_file(const struct qp_listing *listing, const struc
 /* Entries are in name order and the codes have the name: so the order of their addresses is it. */
 static int by_codes(const void *a, const void *b)
 {
-    const struct qplan_entry *x = ((const struct qp_tensor *)a)->parts[0].entry;
-    const struct qplan_entry *y = ((const struct qp_tensor *)b)->parts[0].entry;
+    const struct qplan_entry *x = ((const struct qp_tensor *)a)->entry;
+    const struct qplan_entry *y = ((const struct qp_tensor *)b)->entry;
     return (x > y) - (x < y);
 }
 

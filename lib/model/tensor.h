@@ -1,7 +1,7 @@
 /*
- * tensor.h - what a tensor of a checkpoint is, without files: a list of parts, each a stored tensor
- * with a role and a place. A plain tensor has one part; a quantized one has codes and parameters. A
- * layout says which parts there are (formats/); arithmetic never sees them.
+ * tensor.h - what a tensor of a checkpoint is, without files. A plain tensor is a stored one. A
+ * quantized tensor is a list of parts, each a stored tensor with a role and a place: codes and
+ * parameters. A layout says which parts there are (formats/); arithmetic never sees them.
  */
 #ifndef QP_MODEL_TENSOR_H
 #define QP_MODEL_TENSOR_H
@@ -83,7 +83,7 @@ struct qp_rect {
 /* ---- Parts ------------------------------------------------------------------------------------
  */
 
-enum qp_role { QP_PLAIN, QP_CODES, QP_SCALE, QP_ZERO };
+enum qp_role { QP_CODES, QP_SCALE, QP_ZERO };
 
 struct qp_part {
     enum qp_role role;
@@ -102,9 +102,10 @@ struct qp_tensor {
     uint8_t rank;
     uint8_t storage; /* enum qplan_storage before quantization */
     uint8_t n_parts;
+    const struct qplan_entry *entry;   /* the stored tensor of a plain one; of others the codes */
     const struct qplan_scheme *scheme; /* with its axis resolved; NULL = a plain tensor */
     const char *calibrate;             /* the method that chose the parameters; NULL = plain */
-    const struct qp_part *parts;
+    const struct qp_part *parts;       /* of a quantized tensor, codes first */
 };
 
 /* The part of this role, or NULL if the tensor has none. */

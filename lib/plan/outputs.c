@@ -25,35 +25,33 @@ void qp_put_stem(struct qp_writer *w, const char *path)
 /* ---- Stored tensors ----------------------------------------------------------------------------
  */
 
-/* Room for the parts of all tensors: of a quantized one as many as any layout makes. */
+/* Room for the stored tensors of all tensors: of a quantized one as many as any layout makes. */
 static enum qplan_status make_room(struct qplan_plan *plan, struct qplan_error *err)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        n += qp_is_quantized(&plan->tensors[i]) ? QP_MOST_PARTS : 1;
+    const size_t n_parts = plan->n_quantized * QP_MOST_PARTS;
+    const size_t n = plan->n_tensors - plan->n_quantized + n_parts;
     plan->outputs = qp_alloc(n, sizeof *plan->outputs);
-    plan->parts = qp_alloc(n, sizeof *plan->parts);
+    plan->parts = qp_alloc(n_parts, sizeof *plan->parts);
     return plan->outputs && plan->parts ? QPLAN_OK
                                         : qp_fail_memory(err, "plan", n * sizeof *plan->outputs);
 }
 
-/* Adds the parts of one tensor; returns false when out of memory. */
-static bool add_parts(struct qplan_plan *plan, struct qp_plan_tensor *t)
+/* Adds the stored tensors of one tensor, and its parts at *parts; false when out of memory. */
+static bool add_outputs(struct qplan_plan *plan, struct qp_plan_tensor *t, struct qp_part **parts)
 {
     struct qplan_entry *entries = plan->outputs + plan->n_outputs;
-    struct qp_part *parts = plan->parts + plan->n_outputs;
-    t->result = *t->source;
-    t->result.parts = parts;
-    if (qp_is_quantized(t)) {
-        t->result.scheme = &t->scheme;
-        t->result.calibrate = t->calibrator->name;
-        t->result.n_parts =
-            (uint8_t)plan->format->parts(&t->result, &plan->options, &plan->arena, parts, entries);
-    } else {
-        *entries = *t->source->parts[0].entry;
+    t->result.entry = entries;
+    if (!qp_is_quantized(t)) {
+        *entries = *t->source->entry;
         entries->file = 0;
-        *parts = (struct qp_part){.role = QP_PLAIN, .entry = entries};
+        plan->n_outputs++;
+        return true;
     }
+    t->result.calibrate = t->calibrator->name;
+    t->result.n_parts =
+        (uint8_t)plan->format->parts(&t->result, &plan->options, &plan->arena, *parts, entries);
+    t->result.parts = *parts;
+    *parts += t->result.n_parts;
     plan->n_outputs += t->result.n_parts;
     return t->result.n_parts > 0;
 }
@@ -61,8 +59,9 @@ static bool add_parts(struct qplan_plan *plan, struct qp_plan_tensor *t)
 static enum qplan_status make_outputs(struct qplan_plan *plan, struct qplan_error *err)
 {
     QP_TRY(make_room(plan, err));
+    struct qp_part *parts = plan->parts;
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (!add_parts(plan, &plan->tensors[i]))
+        if (!add_outputs(plan, &plan->tensors[i], &parts))
             return qp_fail_memory(err, "plan", plan->tensors[i].source->name_len);
     }
     return QPLAN_OK;
@@ -83,7 +82,7 @@ static enum qplan_status check_name(const struct qplan_plan *plan, const struct 
                        "name too long for its sidecars: expected at most %u bytes, found %u",
                        QP_ST_MAX_NAME, part->name_len);
     const struct qplan_entry *other = qp_listing_find(listing, part->name, part->name_len);
-    if (!other || other == t->source->parts[0].entry)
+    if (!other || other == t->source->entry)
         return QPLAN_OK;
     qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
             "name collision: %s, a sidecar of %s, is already a tensor of the source",

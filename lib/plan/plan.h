@@ -10,11 +10,10 @@
 
 struct qp_plan_tensor {
     const struct qp_tensor *source;
-    struct qplan_scheme scheme;             /* where it is quantized; the axis is resolved */
     const struct qp_calibrator *calibrator; /* NULL = the tensor is kept */
     const char *rule;        /* the decision that won, "select:all"; NULL = none was asked */
     const char *reason;      /* why it is kept, or NULL */
-    struct qp_tensor result; /* as the output has it; its parts have offsets */
+    struct qp_tensor result; /* as the output has it: its scheme now, then stored tensors */
 };
 
 struct qplan_plan {
@@ -31,11 +30,12 @@ struct qplan_plan {
     struct qp_st_new *files;
     size_t n_files;
     struct qplan_entry *outputs; /* the stored tensors of all tensors, one behind the other */
-    struct qp_part *parts;       /* beside these */
+    struct qp_part *parts;       /* of quantized ones */
     size_t n_outputs;
     char *records;               /* the value of qplan.tensors */
     struct qp_st_pair *metadata; /* of the output */
     size_t n_metadata;
+    const struct qplan_scheme *last_scheme; /* most tensors share theirs */
     struct qp_warnings warnings;
     struct qp_arena arena;
 };
@@ -44,6 +44,10 @@ static inline bool qp_is_quantized(const struct qp_plan_tensor *t)
 {
     return t->calibrator != NULL;
 }
+
+/* Sets the scheme of a tensor that is to be quantized. MEMORY. */
+enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                     const struct qplan_scheme *scheme, struct qplan_error *err);
 
 /* A plan without decisions: every tensor kept. */
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,

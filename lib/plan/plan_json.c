@@ -44,9 +44,9 @@ static void put_tensor(struct qp_writer *w, const struct qp_plan_tensor *t)
 {
     char scheme[QPLAN_SCHEME_TEXT];
     if (qp_is_quantized(t))
-        qplan_scheme_format(&t->scheme, scheme);
+        qplan_scheme_format(t->result.scheme, scheme);
     qp_json_open(w, '{');
-    put_head(w, t->source->parts[0].entry);
+    put_head(w, t->source->entry);
     qp_json_key(w, "action");
     qp_json_put_str(w, qp_is_quantized(t) ? "quantize" : "keep");
     qp_json_key(w, "scheme");
@@ -59,6 +59,8 @@ static void put_tensor(struct qp_writer *w, const struct qp_plan_tensor *t)
     qp_json_put_str(w, t->reason);
     qp_json_key(w, "outputs");
     qp_json_open(w, '[');
+    if (!qp_is_quantized(t))
+        put_output(w, t->result.entry);
     for (unsigned i = 0; i < t->result.n_parts; i++)
         put_output(w, t->result.parts[i].entry);
     qp_json_close(w, ']');

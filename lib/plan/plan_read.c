@@ -209,7 +209,7 @@ static enum qplan_status check_tensor(const struct reader *r, const cJSON *const
                                       const struct qp_tensor *t)
 {
     const char *dtype = qplan_storage_name((enum qplan_storage)t->storage);
-    const unsigned file = t->parts[0].entry->file;
+    const unsigned file = t->entry->file;
     char shape[256], number[16];
     (void)snprintf(number, sizeof number, "%u", file);
     if (m[T_FILE] && !is_number(m[T_FILE], file))
@@ -234,10 +234,12 @@ static enum qplan_status read_quantize(const struct reader *r, const cJSON *cons
     if (!cJSON_IsString(m[T_SCHEME]))
         return qp_fail(r->err, QPLAN_ERR_INVALID, r->name,
                        "%s: action quantize needs a scheme, for example \"int8:c0\"", where);
+    struct qplan_scheme scheme;
     struct qplan_error detail;
-    if (qplan_scheme_parse(&t->scheme, m[T_SCHEME]->valuestring, &detail) != QPLAN_OK)
+    if (qplan_scheme_parse(&scheme, m[T_SCHEME]->valuestring, &detail) != QPLAN_OK)
         return qp_fail(r->err, QPLAN_ERR_INVALID, r->name, "%s: %s: %s", where, detail.subject,
                        detail.message);
+    QP_TRY(qp_plan_set_scheme(r->plan, t, &scheme, r->err));
     if (!is_text_or_null(m[T_CALIBRATE]))
         return bad(r, "calibrate", "a name", NULL);
     const char *calibrate = cJSON_GetStringValue(m[T_CALIBRATE]);
@@ -308,11 +310,13 @@ static enum qplan_status check_outputs(const struct reader *r, const cJSON *tens
         const struct qplan_checkpoint *checkpoint = r->plan->checkpoint;
         const struct qp_tensor *source = qp_checkpoint_find(checkpoint, name, strlen(name));
         const struct qp_tensor *result = &r->plan->tensors[source - checkpoint->tensors].result;
-        if (!cJSON_IsArray(outputs) || cJSON_GetArraySize(outputs) != result->n_parts)
+        const unsigned n = result->scheme ? result->n_parts : 1;
+        if (!cJSON_IsArray(outputs) || cJSON_GetArraySize(outputs) != (int)n)
             return stale(r, "the number of output tensors");
         const cJSON *output = outputs->child;
-        for (unsigned i = 0; i < result->n_parts; i++, output = output->next)
-            QP_TRY(check_output_tensor(r, output, result->parts[i].entry));
+        for (unsigned i = 0; i < n; i++, output = output->next)
+            QP_TRY(check_output_tensor(r, output,
+                                       result->scheme ? result->parts[i].entry : result->entry));
     }
     return QPLAN_OK;
 }

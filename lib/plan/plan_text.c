@@ -22,7 +22,7 @@ static bool tensors_alike(const void *ctx, size_t a, size_t b)
     if (qp_is_quantized(x) != qp_is_quantized(y) || x->source->storage != y->source->storage ||
         x->reason != y->reason)
         return false;
-    if (qp_is_quantized(x) && !qp_scheme_equal(&x->scheme, &y->scheme))
+    if (qp_is_quantized(x) && !qp_scheme_equal(x->result.scheme, y->result.scheme))
         return false;
     return qp_same_shape(x->source->shape, x->source->rank, y->source->shape, y->source->rank);
 }
@@ -36,7 +36,7 @@ static void put_line(struct qp_writer *w, const struct qp_plan_tensor *t, size_t
     qp_puts(w, qp_format_list(shape, sizeof shape, t->source->shape, t->source->rank));
     qp_printf(w, "  %s  ", qplan_storage_name((enum qplan_storage)t->source->storage));
     if (qp_is_quantized(t)) {
-        qplan_scheme_format(&t->scheme, scheme);
+        qplan_scheme_format(t->result.scheme, scheme);
         qp_printf(w, "%s %s\n", scheme, t->calibrator->name);
     } else {
         qp_printf(w, "keep: %s\n", t->reason);

@@ -44,7 +44,8 @@ enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkp
     }
     plan->n_tensors = n;
     for (size_t i = 0; i < n; i++)
-        plan->tensors[i].source = &checkpoint->tensors[i];
+        plan->tensors[i] = (struct qp_plan_tensor){.source = &checkpoint->tensors[i],
+                                                   .result = checkpoint->tensors[i]};
     *out = plan;
     return QPLAN_OK;
 }
@@ -63,6 +64,15 @@ void qplan_plan_free(struct qplan_plan *plan)
     qp_free(plan->metadata);
     qp_arena_free(&plan->arena);
     qp_free(plan);
+}
+
+enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                     const struct qplan_scheme *scheme, struct qplan_error *err)
+{
+    if (!plan->last_scheme || !qp_scheme_equal(plan->last_scheme, scheme))
+        plan->last_scheme = qp_arena_copy(&plan->arena, scheme, 1, sizeof *scheme);
+    t->result.scheme = plan->last_scheme;
+    return plan->last_scheme ? QPLAN_OK : qp_fail_memory(err, "plan", sizeof *scheme);
 }
 
 enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint,
@@ -91,13 +101,15 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
 
 static bool divides(const struct qp_plan_tensor *t)
 {
-    return t->scheme.granularity != QPLAN_PER_GROUP ||
-           t->source->shape[t->source->rank - 1] % t->scheme.group == 0;
+    const struct qplan_scheme *scheme = t->result.scheme;
+    return scheme->granularity != QPLAN_PER_GROUP ||
+           t->source->shape[t->source->rank - 1] % scheme->group == 0;
 }
 
 static void keep(struct qp_plan_tensor *t, const char *rule, const char *reason)
 {
     t->calibrator = NULL;
+    t->result.scheme = NULL;
     t->rule = rule;
     t->reason = reason;
 }
@@ -133,13 +145,13 @@ static enum qplan_status check_axes(struct qplan_plan *plan, struct qplan_error 
         struct qplan_scheme resolved;
         if (!qp_is_quantized(t))
             continue;
-        if (qp_scheme_resolve(&t->scheme, t->source->rank, &resolved)) {
-            t->scheme = resolved;
+        if (qp_scheme_resolve(t->result.scheme, t->source->rank, &resolved)) {
+            QP_TRY(qp_plan_set_scheme(plan, t, &resolved, err));
             continue;
         }
         if (list.n == 0)
             qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
-                    "axis %d does not exist in: ", t->scheme.axis);
+                    "axis %d does not exist in: ", t->result.scheme->axis);
         add_fault(&list, t->source);
     }
     end_faults(&list);
@@ -159,7 +171,8 @@ static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_erro
         }
         if (list.n == 0)
             qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
-                    "group size %" PRIu64 " does not divide the last axis of: ", t->scheme.group);
+                    "group size %" PRIu64 " does not divide the last axis of: ",
+                    t->result.scheme->group);
         add_fault(&list, t->source);
     }
     end_faults(&list);
@@ -174,9 +187,7 @@ static void keep_misfits(struct qplan_plan *plan)
 {
     for (size_t i = 0; i < plan->n_tensors && plan->format->misfit; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        struct qp_tensor wanted = *t->source;
-        wanted.scheme = &t->scheme;
-        const char *reason = qp_is_quantized(t) ? plan->format->misfit(&wanted) : NULL;
+        const char *reason = qp_is_quantized(t) ? plan->format->misfit(&t->result) : NULL;
         if (reason)
             keep(t, t->rule, reason);
     }
@@ -265,7 +276,7 @@ static void decide(struct qp_plan_tensor *t, const struct qplan_plan_options *op
     } else if (unfit) {
         keep(t, rule, unfit);
     } else {
-        t->scheme = options->scheme;
+        t->result.scheme = &options->scheme; /* until it is resolved */
         t->calibrator = calibrator;
         t->rule = rule;
     }

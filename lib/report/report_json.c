@@ -114,7 +114,7 @@ static void put_row(struct qp_writer *w, const struct qplan_report *report,
     put_text(w, "scheme", t->scheme ? scheme : NULL);
     put_text(w, "calibrate", t->calibrate);
     put_text(w, "source_dtype", qplan_storage_name(t->storage));
-    put_text(w, "storage_dtype", qplan_storage_name(t->parts[0].entry->storage));
+    put_text(w, "storage_dtype", qplan_storage_name(t->entry->storage));
     qp_json_key(w, "shape");
     qp_json_open(w, '[');
     for (unsigned i = 0; i < t->rank; i++)

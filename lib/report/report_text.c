@@ -82,7 +82,7 @@ static bool rows_alike(const void *ctx, size_t a, size_t b)
     const struct qp_tensor *x = report->rows[a].tested->tensor;
     const struct qp_tensor *y = report->rows[b].tested->tensor;
     if (!x->scheme != !y->scheme || x->storage != y->storage ||
-        x->parts[0].entry->storage != y->parts[0].entry->storage)
+        x->entry->storage != y->entry->storage)
         return false;
     if (x->scheme && !qp_scheme_equal(x->scheme, y->scheme))
         return false;

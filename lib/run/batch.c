@@ -22,7 +22,8 @@ static enum qplan_status keep_small(const struct qp_worker *batch, const struct 
                                     const char *bytes)
 {
     struct qp_worker w = *batch;
-    return qp_worker_write(&w, &t->result.parts[0], 0, bytes, (size_t)qp_tensor_bytes(t->source));
+    return qp_worker_write(&w, QP_JOIN_KEPT, t->result.entry, 0, bytes,
+                           (size_t)qp_tensor_bytes(t->source));
 }
 
 /* Tensors follow each other without a hole in the source, so one read gets n of them. */

@@ -167,8 +167,8 @@ static enum qplan_status do_unit(const struct engine *e, const struct unit *unit
     const struct item *item = unit->item;
     if (is_quantized(item))
         return restore(e, unit, b, err);
-    return qp_outs_copy(&e->outs, &item->output, &e->file->source, item->tensor->parts[0].entry,
-                        unit->pos, unit->n, b->stored, err);
+    return qp_outs_copy(&e->outs, &item->output, &e->file->source, item->tensor->entry, unit->pos,
+                        unit->n, b->stored, err);
 }
 
 static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)

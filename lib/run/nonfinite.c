@@ -34,7 +34,7 @@ enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
                                     const struct qp_tensor *tensor, void *buffer, size_t n_buffer,
                                     struct qplan_error *err)
 {
-    const struct qplan_entry *entry = tensor->parts[0].entry;
+    const struct qplan_entry *entry = tensor->entry;
     const enum qplan_dtype dtype = qp_storage_row((enum qplan_storage)entry->storage)->dtype;
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     const size_t size = qp_float_bytes(dtype);

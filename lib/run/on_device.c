@@ -18,7 +18,7 @@ struct qp_device_work qp_device_work(const struct qp_plan_tensor *t, const struc
     return (struct qp_device_work){
         .dtype = qp_storage_row((enum qplan_storage)t->source->storage)->dtype,
         .tile = piece->tile,
-        .rule = qp_code_rule(&t->scheme),
+        .rule = qp_code_rule(t->result.scheme),
         .packed = qp_part_is_nibbles(qp_tensor_part(&t->result, QP_CODES)),
         .last_len = sets->last_len,
         /* Rows of the matrix begin rows of codes. */

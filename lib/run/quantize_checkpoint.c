@@ -90,7 +90,7 @@ static void add_needs(struct qp_device_need *need, const struct qplan_plan *plan
         const struct qp_device_row row = {
             .kind = QP_KIND_QUANTIZE,
             .dtype = qp_storage_row((enum qplan_storage)t->source->storage)->dtype,
-            .scheme = t->scheme};
+            .scheme = *t->result.scheme};
         qp_need_add(need, &row, qp_tensor_bytes(t->source), t->source->name, t->source->name_len);
     }
 }

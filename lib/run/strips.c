@@ -25,7 +25,7 @@ void qp_worker_prepare(struct qp_worker *w)
     const struct qp_plan_tensor *t = tensor_of(w);
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
     w->kernels = qp_source_kernels(row->dtype, w->context->job->run->isa);
-    w->rule = qp_code_rule(&t->scheme);
+    w->rule = qp_code_rule(t->result.scheme);
     w->quantizer = qp_quantizer(row->dtype, w->rule.type->kind, w->context->job->run->isa);
     /*
      * Kernels may then trust that all values are finite, since any other has ended the job before a
@@ -33,7 +33,7 @@ void qp_worker_prepare(struct qp_worker *w)
      */
     w->rule.bounded =
         w->context->plan->nonfinite == QPLAN_NONFINITE_ERROR && !t->calibrator->can_clip;
-    qp_sets_make(&w->sets, &t->scheme, t->source->shape, t->source->rank);
+    qp_sets_make(&w->sets, t->result.scheme, t->source->shape, t->source->rank);
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
@@ -48,30 +48,18 @@ static enum qplan_status flush_joined(const struct qp_worker *w, struct qp_joine
                         w->err);
 }
 
-/* Where bytes of a part wait for what follows them in the file. */
-static enum qp_joined_kind joined_kind(const struct qp_unit *unit, enum qp_role role)
+enum qplan_status qp_worker_write(struct qp_worker *w, enum qp_joined_kind kind,
+                                  const struct qplan_entry *entry, uint64_t off, const void *bytes,
+                                  size_t n)
 {
-    if (role == QP_PLAIN)
-        return QP_JOIN_KEPT;
-    if (role == QP_SCALE)
-        return QP_JOIN_SCALES;
-    /* Behind the codes of a small tensor come its zero points, then the codes of the next. */
-    return role == QP_ZERO && !unit->batch ? QP_JOIN_ZEROS : QP_JOIN_CODES;
-}
-
-enum qplan_status qp_worker_write(struct qp_worker *w, const struct qp_part *part, uint64_t off,
-                                  const void *bytes, size_t n)
-{
-    struct qp_joined *joined = &w->b->joined[joined_kind(w->unit, part->role)];
-    const uint64_t at = qp_outs_at(w->context->outs, part->entry, off);
-    const bool follows = part->entry->file == joined->file && at == joined->at + joined->n;
-    if (!follows || n > joined->cap - joined->n)
+    struct qp_joined *joined = &w->b->joined[kind];
+    const uint64_t at = qp_outs_at(w->context->outs, entry, off);
+    if (entry->file != joined->file || at != joined->at + joined->n || n > joined->cap - joined->n)
         QP_TRY(flush_joined(w, joined));
-    /* Codes of a large tensor are long enough to be written by themselves. */
-    if (n > joined->cap || (part->role == QP_CODES && !w->unit->batch))
-        return qp_outs_write(w->context->outs, part->entry, off, bytes, n, w->err);
+    if (n > joined->cap)
+        return qp_outs_write(w->context->outs, entry, off, bytes, n, w->err);
     if (joined->n == 0) {
-        joined->file = part->entry->file;
+        joined->file = entry->file;
         joined->at = at;
     }
     memcpy(joined->data + joined->n, bytes, n);
@@ -86,11 +74,25 @@ enum qplan_status qp_worker_flush(struct qp_worker *w)
     return QPLAN_OK;
 }
 
+/* Codes of a large tensor are long enough to be written by themselves. */
+static enum qplan_status write_part(struct qp_worker *w, const struct qp_part *part, uint64_t off,
+                                    const void *bytes, size_t n)
+{
+    const bool is_small = w->unit->batch != NULL;
+    if (part->role == QP_SCALE)
+        return qp_worker_write(w, QP_JOIN_SCALES, part->entry, off, bytes, n);
+    if (part->role == QP_ZERO && !is_small)
+        return qp_worker_write(w, QP_JOIN_ZEROS, part->entry, off, bytes, n);
+    /* Behind the codes of a small tensor come its zero points, then the codes of the next. */
+    return is_small ? qp_worker_write(w, QP_JOIN_CODES, part->entry, off, bytes, n)
+                    : qp_outs_write(w->context->outs, part->entry, off, bytes, n, w->err);
+}
+
 static enum qplan_status write_run(void *ctx, const struct qp_part *part, uint64_t off,
                                    const void *bytes, size_t n, struct qplan_error *err)
 {
     (void)err; /* it is the worker's */
-    return qp_worker_write(ctx, part, off, bytes, n);
+    return write_part(ctx, part, off, bytes, n);
 }
 
 /* Writes n values of a part from a flat element, or set, on. */
@@ -134,7 +136,7 @@ static enum qplan_status put_made_codes(struct qp_worker *w, const struct qp_dev
     for (uint64_t i = 0; i < r.n; i++) {
         const struct qp_flat_range range = {part->matrix, r.first + i * r.step, r.len};
         const uint64_t off = qp_flat_run(part->place, &range).off;
-        QP_TRY(qp_worker_write(w, part, off, made->codes + i * n_bytes, (size_t)n_bytes));
+        QP_TRY(write_part(w, part, off, made->codes + i * n_bytes, (size_t)n_bytes));
     }
     return QPLAN_OK;
 }
@@ -223,9 +225,9 @@ static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
     qp_fail(w->err, QPLAN_ERR_VALUE,
             qp_checkpoint_subject(subject, w->context->plan->checkpoint, t->source),
             "the scale of set %" PRIu64 " is too large for %s", set,
-            qplan_dtype_name(t->scheme.scale_dtype));
-    qp_advise(w->err,
-              t->scheme.scale_dtype == QPLAN_F32 ? QPLAN_ADVICE_EXCLUDE : QPLAN_ADVICE_SCALE_F32);
+            qplan_dtype_name(t->result.scheme->scale_dtype));
+    qp_advise(w->err, t->result.scheme->scale_dtype == QPLAN_F32 ? QPLAN_ADVICE_EXCLUDE
+                                                                 : QPLAN_ADVICE_SCALE_F32);
     return QPLAN_ERR_VALUE;
 }
 

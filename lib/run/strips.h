@@ -24,9 +24,13 @@ struct qp_worker {
 /* Sets what depends on the tensor of the unit. */
 void qp_worker_prepare(struct qp_worker *worker);
 
-/* Writes bytes of an output tensor; they may wait for what follows them until qp_worker_flush. */
-enum qplan_status qp_worker_write(struct qp_worker *worker, const struct qp_part *part,
-                                  uint64_t off, const void *bytes, size_t n);
+/*
+ * Writes bytes of a stored tensor from its byte off on. They may wait for what follows them until
+ * qp_worker_flush, together with others of their kind.
+ */
+enum qplan_status qp_worker_write(struct qp_worker *worker, enum qp_joined_kind kind,
+                                  const struct qplan_entry *entry, uint64_t off, const void *bytes,
+                                  size_t n);
 enum qplan_status qp_worker_flush(struct qp_worker *worker);
 
 /* Reads the piece. */

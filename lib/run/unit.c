@@ -8,7 +8,7 @@
 static enum qplan_status do_copy(const struct qp_worker *w)
 {
     const struct qp_unit *unit = w->unit;
-    return qp_outs_copy(w->context->outs, unit->tensor->result.parts[0].entry,
+    return qp_outs_copy(w->context->outs, unit->tensor->result.entry,
                         &w->context->plan->checkpoint->source, qp_source_entry(unit->tensor),
                         unit->off, unit->n, w->b->tile, w->err);
 }

@@ -82,7 +82,7 @@ struct qp_unit_context {
 /* The bytes of a tensor in the source. */
 static inline const struct qplan_entry *qp_source_entry(const struct qp_plan_tensor *t)
 {
-    return t->source->parts[0].entry;
+    return t->source->entry;
 }
 
 /* Bytes of an element of the source. */

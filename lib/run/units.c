@@ -148,7 +148,7 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     const struct qp_part *codes = qp_tensor_part(&t->result, QP_CODES);
     const uint64_t apart = e->context.device ? tile_bytes : qp_min_u64(tile_bytes, APART_BYTES);
     uint64_t rows;
-    qp_sets_make(&e->sets, &t->scheme, t->source->shape, t->source->rank);
+    qp_sets_make(&e->sets, t->result.scheme, t->source->shape, t->source->rank);
     qp_place_grain(codes->place, &rows, &e->grain);
     e->limits = (struct qp_limits){.elems = tile_bytes / elem_bytes,
                                    .sets = sets_of_tile(tile_bytes),
@@ -217,7 +217,7 @@ static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
         return false;
     if (!qp_is_quantized(t))
         return true;
-    qp_sets_make(&sets, &t->scheme, t->source->shape, t->source->rank);
+    qp_sets_make(&sets, t->result.scheme, t->source->shape, t->source->rank);
     return sets.n_sets <= sets_of_tile(e->job.tile_bytes);
 }
 
@@ -368,7 +368,7 @@ static size_t largest_band(const struct qp_job *job)
         struct qp_sets sets;
         if (!qp_is_quantized(t) || qp_tensor_bytes(t->source) <= APART_BYTES)
             continue;
-        qp_sets_make(&sets, &t->scheme, t->source->shape, t->source->rank);
+        qp_sets_make(&sets, t->result.scheme, t->source->shape, t->source->rank);
         const uint64_t rows = qp_min_u64(sets.band_rows, sets.period_rows);
         const uint64_t n_bytes =
             rows * sets.row_len * qp_source_elem_bytes(t); /* not above its own */

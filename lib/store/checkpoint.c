@@ -34,17 +34,15 @@ static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quant
     return QPLAN_OK;
 }
 
-static struct qp_tensor plain_tensor(const struct qplan_entry *entry, struct qp_part *part)
+static struct qp_tensor plain_tensor(const struct qplan_entry *entry)
 {
-    *part = (struct qp_part){.role = QP_PLAIN, .entry = entry};
     return (struct qp_tensor){
         .name = entry->name,
         .name_len = entry->name_len,
         .shape = entry->shape,
         .rank = entry->rank,
         .storage = entry->storage,
-        .n_parts = 1,
-        .parts = part,
+        .entry = entry,
     };
 }
 
@@ -57,11 +55,9 @@ static enum qplan_status merge_tensors(struct qplan_checkpoint *c, const struct 
     for (size_t k = 0; k < listing->n_entries; k++)
         n_plain += !q->is_part[k];
     c->n_quantized = q->n;
-    c->plain = qp_alloc(n_plain, sizeof *c->plain);
     c->tensors = qp_alloc(n_plain + q->n, sizeof *c->tensors);
-    if (!c->plain || !c->tensors)
+    if (!c->tensors)
         return qp_fail_memory(err, listing->shown, (n_plain + q->n) * sizeof *c->tensors);
-    n_plain = 0;
     for (size_t k = 0; k < listing->n_entries; k++) {
         const struct qplan_entry *entry = &listing->entries[k];
         if (q->is_part[k])
@@ -69,7 +65,7 @@ static enum qplan_status merge_tensors(struct qplan_checkpoint *c, const struct 
         while (i < q->n && qp_compare_text(q->list[i].name, q->list[i].name_len, entry->name,
                                            entry->name_len) < 0)
             c->tensors[c->n_tensors++] = q->list[i++];
-        c->tensors[c->n_tensors++] = plain_tensor(entry, &c->plain[n_plain++]);
+        c->tensors[c->n_tensors++] = plain_tensor(entry);
     }
     while (i < q->n)
         c->tensors[c->n_tensors++] = q->list[i++];
@@ -122,7 +118,7 @@ const char *qp_checkpoint_subject(char out[512], const struct qplan_checkpoint *
                                   const struct qp_tensor *tensor)
 {
     const struct qplan_entry named = {
-        .name = tensor->name, .name_len = tensor->name_len, .file = tensor->parts[0].entry->file};
+        .name = tensor->name, .name_len = tensor->name_len, .file = tensor->entry->file};
     return qp_listing_subject(out, &checkpoint->source.listing, &named);
 }
 
@@ -135,6 +131,8 @@ uint64_t qp_role_bytes(const struct qp_tensor *tensor, enum qp_role role)
 uint64_t qp_tensor_bytes(const struct qp_tensor *tensor)
 {
     uint64_t n_bytes = 0;
+    if (!tensor->scheme)
+        return tensor->entry->end - tensor->entry->begin;
     for (unsigned i = 0; i < tensor->n_parts; i++)
         n_bytes += tensor->parts[i].entry->end - tensor->parts[i].entry->begin;
     return n_bytes;
@@ -158,7 +156,6 @@ void qplan_checkpoint_close(struct qplan_checkpoint *checkpoint)
         return;
     qp_source_close(&checkpoint->source);
     qp_free(checkpoint->tensors);
-    qp_free(checkpoint->plain);
     qp_arena_free(&checkpoint->arena);
     qp_free(checkpoint);
 }

@@ -12,7 +12,6 @@ struct qplan_checkpoint {
     const struct qp_format *format; /* NULL = nothing in it is quantized */
     struct qp_tensor *tensors;      /* plain and quantized ones, in byte-wise order of names */
     size_t n_tensors, n_quantized;
-    struct qp_part *plain; /* the parts of plain tensors */
     struct qp_arena arena; /* what quantized tensors point to */
 };
 

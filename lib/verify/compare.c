@@ -23,8 +23,8 @@ static enum qplan_status compare_bytes(const struct qp_compare *c,
     const struct qp_pair *pair = unit->pair;
     size_t n = (size_t)unit->n;
     unsigned char *x = b->source, *y = x + n;
-    QP_TRY(qp_source_read(c->source, pair->source->parts[0].entry, unit->elem, x, n, err));
-    QP_TRY(qp_source_read(c->file, pair->file->parts[0].entry, unit->elem, y, n, err));
+    QP_TRY(qp_source_read(c->source, pair->source->entry, unit->elem, x, n, err));
+    QP_TRY(qp_source_read(c->file, pair->file->entry, unit->elem, y, n, err));
     if (memcmp(x, y, n) == 0)
         return QPLAN_OK;
     for (size_t i = 0; i < n; i++) {
@@ -199,7 +199,7 @@ static enum qplan_status read_source(const struct qp_compare *c, struct task *ta
                                      struct qplan_error *err)
 {
     const struct qp_compare_unit *unit = task->unit;
-    const struct qplan_entry *entry = unit->pair->source->parts[0].entry;
+    const struct qplan_entry *entry = unit->pair->source->entry;
     const size_t size = task->kernels->elem_bytes;
     task->source = qp_source_room(c->source, entry, unit->elem * size, task->b->source);
     return qp_source_read(c->source, entry, unit->elem * size, task->source, (size_t)unit->n * size,

@@ -117,8 +117,7 @@ static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
     const struct qp_pair *pair = &e->pairs[i];
     const bool quantized = pair->file->scheme != NULL;
     *unit_length = quantized ? unit_elems(e, e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
-    return quantized ? qp_entry_elements(pair->source->parts[0].entry)
-                     : qp_tensor_bytes(pair->source);
+    return quantized ? qp_entry_elements(pair->source->entry) : qp_tensor_bytes(pair->source);
 }
 
 /* ---- Results in order --------------------------------------------------------------------------
