@@ -144,18 +144,38 @@ static enum qplan_status read_selection(struct qplan_plan_options *options, cons
     return QPLAN_OK;
 }
 
+/* A value that is one of the names that the library lists; *out is as it was if there is none. */
+static enum qplan_status read_listed(const struct args *args, const char *name, const char *noun,
+                                     const char *(*name_at)(size_t i), const char **out,
+                                     struct qplan_error *err)
+{
+    const char *text = args_value(args, name);
+    char flag[CLI_SHOWN], names[CLI_SHOWN] = "", shown[CLI_SHOWN];
+    for (size_t i = 0; text && name_at(i); i++) {
+        const size_t used = strlen(names);
+        if (strcmp(text, name_at(i)) == 0) {
+            *out = name_at(i);
+            return QPLAN_OK;
+        }
+        (void)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name_at(i));
+    }
+    (void)snprintf(flag, sizeof flag, "--%s", name);
+    return text ? cli_fail(err, QPLAN_ERR_USAGE, flag, "unknown %s: expected %s, found '%s'", noun,
+                           names, cli_escape(shown, sizeof shown, text))
+                : QPLAN_OK;
+}
+
 enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
                                  struct qplan_error *err)
 {
     *out = (struct plan_args){.document = args_value(args, "plan")};
     CLI_TRY(check_clashes(args, err));
     CLI_TRY(read_scheme(&out->options.scheme, args, err));
-    size_t place = 0;
-    CLI_TRY(value_choice(args, "calibrate", "method", &place, err));
-    out->options.calibrate = args_value(args, "calibrate");
+    CLI_TRY(read_listed(args, "calibrate", "method", qplan_calibrator_name, &out->options.calibrate,
+                        err));
     CLI_TRY(read_selection(&out->options, args, err));
-    CLI_TRY(value_choice(args, "format", "format", &place, err));
-    place = 0;
+    CLI_TRY(read_listed(args, "format", "format", qplan_format_name, &out->options.format, err));
+    size_t place = 0;
     CLI_TRY(value_choice(args, "zero-point", "policy", &place, err));
     out->options.zero_point = (enum qplan_zero_point)place;
     return QPLAN_OK;

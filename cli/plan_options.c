@@ -44,7 +44,7 @@ static const struct arg_option scheme_options[] = {
 
 static const struct arg_option calibration_options[] = {
     {.name = "calibrate",
-     .value = "minmax",
+     .value = "METHOD",
      .help = "how the range of a set is found",
      .fallback = "minmax"},
 };
@@ -77,7 +77,7 @@ static const struct arg_option selection_options[] = {
 
 static const struct arg_option output_options[] = {
     {.name = "force", .help = "replace an existing output"},
-    {.name = "format", .value = "qplan", .help = "layout of the output", .fallback = "qplan"},
+    {.name = "format", .value = "NAME", .help = "layout of the output", .fallback = "qplan"},
     {.name = "zero-point",
      .value = "always|asymmetric",
      .help = "when zero points are stored",

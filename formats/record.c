@@ -34,10 +34,8 @@ void qp_own_pairs(const char *records, size_t n_records, struct qp_st_pair out[Q
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-static void put_record(struct qp_writer *w, const struct qp_tensor *t)
+static void put_record(struct qp_writer *w, const struct qp_tensor *t, const char *scheme)
 {
-    char scheme[QPLAN_SCHEME_TEXT];
-    qplan_scheme_format(t->scheme, scheme);
     qp_puts(w, scheme);
     qp_puts(w, " ");
     qp_puts(w, t->calibrate);
@@ -51,12 +49,15 @@ static void put_record(struct qp_writer *w, const struct qp_tensor *t)
 
 void qp_put_records(struct qp_writer *w, const struct qp_tensor *const *tensors, size_t n)
 {
+    char scheme[QPLAN_SCHEME_TEXT];
     struct qp_writer record;
     qp_writer_init(&record);
     qp_json_open(w, '{');
     for (size_t i = 0; i < n; i++) {
+        if (i == 0 || tensors[i]->scheme != tensors[i - 1]->scheme) /* most share theirs */
+            qplan_scheme_format(tensors[i]->scheme, scheme);
         record.n = 0;
-        put_record(&record, tensors[i]);
+        put_record(&record, tensors[i], scheme);
         qp_json_key_n(w, tensors[i]->name, tensors[i]->name_len);
         qp_json_put_string(w, record.data, record.n);
     }
@@ -72,6 +73,7 @@ struct reader {
     struct qp_arena *arena;
     struct qp_tensor *tensors;
     size_t n, cap;
+    const struct qplan_scheme *scheme; /* of the last record: most share theirs */
     struct qplan_error *err;
 };
 
@@ -112,9 +114,10 @@ static bool parse_shape(char *text, uint64_t shape[QPLAN_MAX_RANK], unsigned *ra
     return qp_shape_elements(shape, *rank, &elems) && elems > 0;
 }
 
-/* What a record says, before it is kept. */
+/* What a record says, before it is kept; the text of its scheme is that of the record before. */
 struct record {
-    struct qplan_scheme scheme;
+    const char *text; /* NULL = there is none yet */
+    struct qplan_scheme given, scheme;
     const char *calibrate;
     enum qplan_storage storage;
     unsigned rank;
@@ -126,16 +129,19 @@ struct record {
 /* Takes the text of a record apart in place. */
 static bool parse_record(char *text, struct record *out)
 {
-    struct qplan_scheme scheme;
-    char *scheme_text = next_word(&text), *calibrate = next_word(&text);
+    const char *scheme = next_word(&text), *calibrate = next_word(&text);
     char *source = next_word(&text), *shape = next_word(&text);
     if (!shape || text || strlen(calibrate) > MAX_CALIBRATE)
         return false;
     out->calibrate = calibrate;
-    return qplan_scheme_parse(&scheme, scheme_text, NULL) == QPLAN_OK &&
-           qp_storage_find(source, strlen(source), &out->storage) &&
+    if (out->text && strcmp(out->text, scheme) != 0) /* most records share theirs */
+        out->text = NULL;
+    if (!out->text && qplan_scheme_parse(&out->given, scheme, NULL) != QPLAN_OK)
+        return false;
+    out->text = scheme;
+    return qp_storage_find(source, strlen(source), &out->storage) &&
            qp_storage_row(out->storage)->is_source && parse_shape(shape, out->shape, &out->rank) &&
-           qp_scheme_resolve(&scheme, out->rank, &out->scheme);
+           qp_scheme_resolve(&out->given, out->rank, &out->scheme);
 }
 
 static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token *key,
@@ -149,16 +155,18 @@ static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token
         r->tensors = grown;
         r->cap = cap;
     }
+    if (!r->scheme || !qp_scheme_equal(r->scheme, &record->scheme))
+        r->scheme = qp_arena_copy(r->arena, &record->scheme, 1, sizeof record->scheme);
     const struct qp_tensor t = {
-        .name = qp_arena_join(r->arena, key->text, key->n, ""),
+        .name = key->text,
         .name_len = (uint32_t)key->n,
         .shape = qp_arena_copy(r->arena, record->shape, record->rank, sizeof *record->shape),
         .rank = (uint8_t)record->rank,
         .storage = (uint8_t)record->storage,
-        .scheme = qp_arena_copy(r->arena, &record->scheme, 1, sizeof record->scheme),
-        .calibrate = qp_arena_join(r->arena, record->calibrate, strlen(record->calibrate), ""),
+        .scheme = r->scheme,
+        .calibrate = record->calibrate,
     };
-    if (!t.name || !t.shape || !t.scheme || !t.calibrate)
+    if (!t.shape || !t.scheme)
         return qp_fail_memory(r->err, r->st->file.shown, sizeof record->shape);
     r->tensors[r->n++] = t;
     return QPLAN_OK;
@@ -168,7 +176,7 @@ static enum qplan_status read_object(struct reader *r, char *text, size_t n)
 {
     struct qp_json json;
     struct qp_json_token key, value;
-    struct record record;
+    struct record record = {.text = NULL};
     qp_json_init(&json, text, n, 0, 2, "metadata " QP_TENSORS_KEY);
     QP_TRY(qp_json_next(&json, &key, r->err));
     if (key.type != QP_JSON_OBJECT)
@@ -207,11 +215,11 @@ enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena
     QP_TRY(check_versions(st, err));
     const struct qp_st_pair *records = qp_st_metadata(st, QP_TENSORS_KEY);
     struct reader r = {.st = st, .arena = arena, .err = err};
-    char *text = qp_strndup(records->value, records->value_len); /* it is decoded in place */
+    /* It is decoded in place, and the tensors' texts are in it. */
+    char *text = qp_arena_join(arena, records->value, records->value_len, "");
     if (!text)
         return qp_fail_memory(err, st->file.shown, records->value_len);
     enum qplan_status status = read_object(&r, text, records->value_len);
-    qp_free(text);
     if (status != QPLAN_OK) {
         qp_free(r.tensors);
         return status;

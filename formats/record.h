@@ -28,8 +28,8 @@ void qp_put_records(struct qp_writer *w, const struct qp_tensor *const *tensors,
 
 /*
  * Reads the records of one file: name, shape, storage, scheme and calibrator of each tensor, in the
- * order of the text. Names and shapes are in the arena; the tensors have no parts. The array is
- * released with qp_free.
+ * order of the text. All that they point to is in the arena; the tensors have no parts. The array
+ * is released with qp_free.
  */
 enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err);

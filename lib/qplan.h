@@ -333,6 +333,9 @@ const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint,
 /* The name of the i-th layout that quantized checkpoints can have, or NULL behind the last. */
 const char *qplan_format_name(size_t i);
 
+/* The name of the i-th method that chooses parameters, or NULL behind the last. */
+const char *qplan_calibrator_name(size_t i);
+
 struct qplan_plan;
 
 enum qplan_indivisible {

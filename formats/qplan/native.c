@@ -44,28 +44,34 @@ static bool make_codes(const struct qp_tensor *t, struct qp_arena *arena, struct
     uint64_t shape[QPLAN_MAX_RANK], n_elems;
     (void)qp_shape_elements(t->shape, t->rank, &n_elems); /* known not to overflow */
     *part = (struct qp_part){QP_CODES, place, {n_elems / t->shape[last], t->shape[last]}, entry};
-    memcpy(shape, t->shape, t->rank * sizeof *shape);
-    shape[last] = qp_place_line_bytes(place, shape[last]);
     *entry = (struct qplan_entry){
         .name = t->name,
         .name_len = t->name_len,
         .storage = (uint8_t)qp_dtype_storage(t->scheme->dtype),
         .rank = t->rank,
-        .shape = qp_arena_copy(arena, shape, t->rank, sizeof *shape),
+        .shape = t->shape,
     };
+    if (place->bits == 8)
+        return true;
+    memcpy(shape, t->shape, t->rank * sizeof *shape);
+    shape[last] = qp_place_line_bytes(place, shape[last]);
+    entry->shape = qp_arena_copy(arena, shape, t->rank, sizeof *shape);
     return entry->shape != NULL;
 }
 
 /* A stored tensor beside the codes, with a value for each set in the order of sets. */
-static bool make_sidecar(const struct qp_tensor *t, const char *suffix, struct qp_arena *arena,
+static bool make_sidecar(const struct qp_tensor *t, const char *suffix, enum qplan_storage storage,
+                         const struct qplan_entry *shaped, struct qp_arena *arena,
                          struct qplan_entry *entry)
 {
-    uint64_t shape[QPLAN_MAX_RANK];
-    entry->rank = (uint8_t)qp_scale_shape(t->scheme, t->shape, t->rank, shape);
-    entry->shape = qp_arena_copy(arena, shape, entry->rank, sizeof *shape);
-    entry->name = qp_arena_join(arena, t->name, t->name_len, suffix);
-    entry->name_len = t->name_len + (uint32_t)strlen(suffix);
-    return entry->shape && entry->name;
+    *entry = (struct qplan_entry){
+        .name = qp_arena_join(arena, t->name, t->name_len, suffix),
+        .name_len = t->name_len + (uint32_t)strlen(suffix),
+        .storage = (uint8_t)storage,
+        .rank = shaped->rank,
+        .shape = shaped->shape,
+    };
+    return entry->name != NULL;
 }
 
 unsigned qp_native_parts(const struct qp_tensor *tensor, const struct qp_format_options *options,
@@ -75,20 +81,24 @@ unsigned qp_native_parts(const struct qp_tensor *tensor, const struct qp_format_
     static const struct qp_place unsigned_zeros = {.bits = 8, .word_bytes = 1};
     const struct qplan_scheme *scheme = tensor->scheme;
     const bool is_signed = qplan_dtype_is_signed(scheme->dtype);
-    struct qp_sets sets;
-    qp_sets_make(&sets, scheme, tensor->shape, tensor->rank);
-    const struct qp_matrix of_sets = {1, sets.n_sets};
-    if (!make_codes(tensor, arena, &parts[0], &entries[0]))
+    uint64_t shape[QPLAN_MAX_RANK], n_sets;
+    struct qplan_entry shaped; /* rank and shape of both sidecars */
+    shaped.rank = (uint8_t)qp_scale_shape(scheme, tensor->shape, tensor->rank, shape);
+    shaped.shape = qp_arena_copy(arena, shape, shaped.rank, sizeof *shape);
+    (void)qp_shape_elements(shape, shaped.rank, &n_sets); /* not above those of the tensor */
+    const struct qp_matrix sets = {1, n_sets};
+    if (!shaped.shape || !make_codes(tensor, arena, &parts[0], &entries[0]))
         return 0;
-    parts[1] =
-        (struct qp_part){QP_SCALE, place_of_scales(scheme->scale_dtype), of_sets, &entries[1]};
-    entries[1] = (struct qplan_entry){.storage = (uint8_t)qp_dtype_storage(scheme->scale_dtype)};
-    if (!make_sidecar(tensor, "_scale", arena, &entries[1]))
+    parts[1] = (struct qp_part){QP_SCALE, place_of_scales(scheme->scale_dtype), sets, &entries[1]};
+    if (!make_sidecar(tensor, "_scale", qp_dtype_storage(scheme->scale_dtype), &shaped, arena,
+                      &entries[1]))
         return 0;
     if (options->zero_point != QPLAN_ZERO_POINT_ALWAYS && !scheme->asymmetric)
         return 2;
-    parts[2] = (struct qp_part){QP_ZERO, is_signed ? &signed_zeros : &unsigned_zeros, of_sets,
-                                &entries[2]};
-    entries[2] = (struct qplan_entry){.storage = is_signed ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8};
-    return make_sidecar(tensor, "_zero_point", arena, &entries[2]) ? 3 : 0;
+    parts[2] =
+        (struct qp_part){QP_ZERO, is_signed ? &signed_zeros : &unsigned_zeros, sets, &entries[2]};
+    return make_sidecar(tensor, "_zero_point", is_signed ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8,
+                        &shaped, arena, &entries[2])
+               ? 3
+               : 0;
 }

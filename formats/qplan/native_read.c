@@ -19,11 +19,24 @@ bool qp_native_is(const struct qp_listing *listing)
     return false;
 }
 
+/* The stored tensor of this name, which mostly is the one behind the part before it. */
+static const struct qplan_entry *find_behind(const struct qp_listing *listing,
+                                             const struct qplan_entry *before,
+                                             const struct qplan_entry *wanted)
+{
+    const struct qplan_entry *next = before ? before + 1 : listing->entries;
+    if (next < listing->entries + listing->n_entries &&
+        qp_compare_text(next->name, next->name_len, wanted->name, wanted->name_len) == 0)
+        return next;
+    return qp_listing_find(listing, wanted->name, wanted->name_len);
+}
+
 static enum qplan_status find_part(const struct qp_listing *listing, const struct qp_st *st,
-                                   struct qp_part *part, bool optional, struct qplan_error *err)
+                                   const struct qplan_entry *before, struct qp_part *part,
+                                   bool optional, struct qplan_error *err)
 {
     const struct qplan_entry *wanted = part->entry;
-    const struct qplan_entry *found = qp_listing_find(listing, wanted->name, wanted->name_len);
+    const struct qplan_entry *found = find_behind(listing, before, wanted);
     char subject[512];
     part->entry = found;
     if (found ? found->storage == wanted->storage &&
@@ -45,7 +58,8 @@ static enum qplan_status find_part(const struct qp_listing *listing, const struc
  */
 static enum qplan_status find_parts(const struct qp_listing *listing, const struct qp_st *st,
                                     struct qp_arena *scratch, struct qp_arena *arena,
-                                    struct qp_tensor *t, struct qplan_error *err)
+                                    const struct qplan_entry **last, struct qp_tensor *t,
+                                    struct qplan_error *err)
 {
     static const struct qp_format_options all = {QPLAN_ZERO_POINT_ALWAYS};
     struct qp_part parts[QP_MOST_PARTS];
@@ -56,7 +70,8 @@ static enum qplan_status find_parts(const struct qp_listing *listing, const stru
         return qp_fail_memory(err, st->file.shown, t->name_len);
     for (unsigned i = 0; i < n; i++) {
         const bool optional = parts[i].role == QP_ZERO && !t->scheme->asymmetric;
-        QP_TRY(find_part(listing, st, &parts[i], optional, err));
+        QP_TRY(find_part(listing, st, *last, &parts[i], optional, err));
+        *last = parts[i].entry ? parts[i].entry : *last;
         t->n_parts = (uint8_t)(t->n_parts + (parts[i].entry != NULL));
     }
     t->name = parts[0].entry->name;
@@ -70,9 +85,10 @@ static enum qplan_status find_all_parts(const struct qp_listing *listing, const 
                                         struct qplan_error *err)
 {
     struct qp_arena scratch = {NULL};
+    const struct qplan_entry *last = NULL; /* records mostly are in the order of names */
     enum qplan_status status = QPLAN_OK;
     for (size_t i = 0; status == QPLAN_OK && i < n; i++)
-        status = find_parts(listing, st, &scratch, arena, &tensors[i], err);
+        status = find_parts(listing, st, &scratch, arena, &last, &tensors[i], err);
     qp_arena_free(&scratch);
     return status;
 }

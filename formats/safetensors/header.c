@@ -175,9 +175,11 @@ static enum qplan_status read_field(struct parser *p, enum field field, uint64_t
 
 static enum field find_field(const struct qp_json_token *key)
 {
+    static const size_t lengths[FIELD_COUNT] = {sizeof "dtype" - 1, sizeof "shape" - 1,
+                                                sizeof "data_offsets" - 1};
     unsigned i = 0;
     while (i < FIELD_COUNT &&
-           (strlen(field_names[i]) != key->n || memcmp(field_names[i], key->text, key->n) != 0))
+           (lengths[i] != key->n || memcmp(field_names[i], key->text, key->n) != 0))
         i++;
     return (enum field)i;
 }

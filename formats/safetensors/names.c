@@ -8,7 +8,6 @@
 
 #include "lib/base/alloc.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct item {
@@ -22,13 +21,9 @@ int qp_st_compare(struct qp_st_name a, struct qp_st_name b)
     return qp_compare_text(a.text, a.n, b.text, b.n);
 }
 
-static int compare_items(const void *a, const void *b)
+static bool is_before(const struct item *x, const struct item *y)
 {
-    const struct item *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    int order = qp_st_compare(x->name, y->name);
-    return order ? order : (x->index > y->index) - (x->index < y->index);
+    return x->key != y->key ? x->key < y->key : qp_st_compare(x->name, y->name) < 0;
 }
 
 static size_t common_length(struct qp_st_name a, struct qp_st_name b, size_t most)
@@ -48,14 +43,51 @@ static uint64_t key_of(struct qp_st_name name, size_t skip)
     return key;
 }
 
-static void sort_items(struct item *items, size_t n)
+/* Where the items that ascend from `at` on end. */
+static size_t run_end(const struct item *items, size_t at, size_t n)
 {
-    size_t common = items[0].name.n;
+    size_t end = at + 1;
+    while (end < n && !is_before(&items[end], &items[end - 1]))
+        end++;
+    return end < n ? end : n;
+}
+
+/* Merges n items, of which the first n_first and the others are in order; equal ones keep theirs.
+ */
+static void merge(const struct item *items, size_t n_first, size_t n, struct item *out)
+{
+    size_t i = 0, k = n_first;
+    while (i < n_first && k < n)
+        *out++ = is_before(&items[k], &items[i]) ? items[k++] : items[i++];
+    for (; i < n_first; i++)
+        *out++ = items[i];
+    for (; k < n; k++)
+        *out++ = items[k];
+}
+
+/*
+ * Files have their names in order, or in a few runs that are in order, one for each width: so runs
+ * are found and merged by twos until one is left. Returns where the sorted items are.
+ */
+static struct item *sort_items(struct item *items, struct item *spare, size_t n)
+{
+    size_t common = n ? items[0].name.n : 0, n_runs = 2;
     for (size_t i = 1; i < n; i++)
         common = common_length(items[0].name, items[i].name, common);
     for (size_t i = 0; i < n; i++)
         items[i].key = key_of(items[i].name, common);
-    qsort(items, n, sizeof *items, compare_items);
+    while (n_runs > 1) {
+        n_runs = 0;
+        for (size_t at = 0, end; at < n; at = end, n_runs++) {
+            const size_t middle = run_end(items, at, n);
+            end = middle < n ? run_end(items, middle, n) : n;
+            merge(items + at, middle - at, end - at, spare + at);
+        }
+        struct item *sorted = spare;
+        spare = items;
+        items = sorted;
+    }
+    return items;
 }
 
 bool qp_st_ascending(const void *records, size_t n, size_t size, qp_st_name_fn name_of)
@@ -74,13 +106,13 @@ bool qp_st_ascending(const void *records, size_t n, size_t size, qp_st_name_fn n
 void *qp_st_sort(void *records, size_t n, size_t size, qp_st_name_fn name_of)
 {
     char *from = records, *sorted = qp_alloc(n, size);
-    struct item *items = qp_alloc(n, sizeof *items);
+    struct item *items = qp_alloc(n, 2 * sizeof *items);
     if (sorted && items) {
         for (size_t i = 0; i < n; i++)
             items[i] = (struct item){.name = name_of(from + i * size), .index = i};
-        sort_items(items, n);
+        const struct item *in_order = sort_items(items, items + n, n);
         for (size_t i = 0; i < n; i++)
-            memcpy(sorted + i * size, from + items[i].index * size, size);
+            memcpy(sorted + i * size, from + in_order[i].index * size, size);
         qp_free(records);
     } else {
         qp_free(sorted);

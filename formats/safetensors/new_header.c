@@ -122,23 +122,23 @@ static void put_metadata(struct qp_writer *w, const struct qp_st_pair *pairs, si
     qp_json_close(w, '}');
 }
 
+/* The bytes between the numbers are always the same, so they are put as they are. */
 static void put_entry(struct qp_writer *w, const struct qplan_entry *entry)
 {
+    static const char dtype[] = "{\"dtype\":\"";
     qp_json_key_n(w, entry->name, entry->name_len);
-    qp_json_open(w, '{');
-    qp_json_key(w, "dtype");
-    qp_json_put_str(w, qplan_storage_name(entry->storage));
-    qp_json_key(w, "shape");
-    qp_json_open(w, '[');
-    for (unsigned i = 0; i < entry->rank; i++)
-        qp_json_put_u64(w, entry->shape[i]);
-    qp_json_close(w, ']');
-    qp_json_key(w, "data_offsets");
-    qp_json_open(w, '[');
-    qp_json_put_u64(w, entry->begin);
-    qp_json_put_u64(w, entry->end);
-    qp_json_close(w, ']');
-    qp_json_close(w, '}');
+    qp_json_put_raw(w, dtype, sizeof dtype - 1);
+    qp_puts(w, qplan_storage_name(entry->storage));
+    qp_puts(w, "\",\"shape\":[");
+    for (unsigned i = 0; i < entry->rank; i++) {
+        qp_puts(w, i ? "," : "");
+        qp_put_u64(w, entry->shape[i]);
+    }
+    qp_puts(w, "],\"data_offsets\":[");
+    qp_put_u64(w, entry->begin);
+    qp_puts(w, ",");
+    qp_put_u64(w, entry->end);
+    qp_puts(w, "]}");
 }
 
 static void put_json(struct qp_writer *w, const struct qplan_entry *const *entries, size_t n,
@@ -152,11 +152,24 @@ static void put_json(struct qp_writer *w, const struct qplan_entry *const *entri
     qp_json_close(w, '}');
 }
 
+/* About what a header will have, so that its text does not move while it grows. */
+static size_t expected_bytes(const struct qplan_entry *const *entries, size_t n,
+                             const struct qp_st_pair *metadata, size_t n_metadata)
+{
+    size_t n_bytes = 256;
+    for (size_t i = 0; i < n; i++)
+        n_bytes += entries[i]->name_len + 96u;
+    for (size_t i = 0; i < n_metadata; i++)
+        n_bytes += metadata[i].key_len + metadata[i].value_len + metadata[i].value_len / 8u;
+    return n_bytes;
+}
+
 enum qplan_status qp_st_put_header(struct qp_writer *w, const struct qplan_entry *const *entries,
                                    size_t n, const struct qp_st_pair *metadata, size_t n_metadata,
                                    const char *subject, struct qplan_error *err)
 {
     const size_t begin = w->n;
+    qp_writer_reserve(w, expected_bytes(entries, n, metadata, n_metadata));
     qp_put(w, "\0\0\0\0\0\0\0\0", QP_ST_LENGTH_BYTES); /* known when the text is there */
     put_json(w, entries, n, metadata, n_metadata);
     const uint64_t n_json = w->n - begin - QP_ST_LENGTH_BYTES, padded = qp_div_up(n_json, 8) * 8;

@@ -90,7 +90,22 @@ static enum qplan_status check_first(const struct qp_st *st, const char *magic, 
     return qp_st_recognise(magic, n, st->file.shown, err);
 }
 
-static enum qplan_status read_file(struct qp_st *st, struct qplan_error *err)
+/* A header that was written must be there, byte for byte; it has not been decoded yet. */
+static enum qplan_status check_written(const struct qp_st *st, const char *length,
+                                       const struct qp_st_new *written, struct qplan_error *err)
+{
+    if (st->header_bytes == written->header_bytes &&
+        memcmp(length, written->header, QP_ST_LENGTH_BYTES) == 0 &&
+        memcmp(st->header, written->header + QP_ST_LENGTH_BYTES,
+               written->header_bytes - QP_ST_LENGTH_BYTES) == 0)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_IO, st->file.shown,
+                   "the header read back is not the one written");
+}
+
+/* written: what the header must be, or NULL. */
+static enum qplan_status read_file(struct qp_st *st, const struct qp_st_new *written,
+                                   struct qplan_error *err)
 {
     char magic[QP_ST_MAGIC_BYTES] = {0};
     size_t n_magic = (size_t)qp_min_u64(sizeof magic, st->file.size);
@@ -103,6 +118,8 @@ static enum qplan_status read_file(struct qp_st *st, struct qplan_error *err)
     }
     QP_TRY(make_header(st, err));
     QP_TRY(qp_file_read(&st->file, QP_ST_LENGTH_BYTES, st->header, (size_t)n, err));
+    if (written)
+        QP_TRY(check_written(st, magic, written, err));
     QP_TRY(check_first(st, magic, n_magic, err));
     QP_TRY(qp_st_read_header(st, err));
     return qp_st_prove(st, err);
@@ -121,14 +138,15 @@ enum qplan_status qp_st_open(struct qp_st *st, const char *path, struct qplan_er
 {
     *st = (struct qp_st){.file.fd = -1};
     QP_TRY(qp_file_open(&st->file, path, err));
-    return close_failed(st, read_file(st, err));
+    return close_failed(st, read_file(st, NULL, err));
 }
 
-enum qplan_status qp_st_open_fd(struct qp_st *st, int fd, const char *path, struct qplan_error *err)
+enum qplan_status qp_st_open_fd(struct qp_st *st, int fd, const char *path,
+                                const struct qp_st_new *written, struct qplan_error *err)
 {
     *st = (struct qp_st){.file.fd = -1};
     QP_TRY(qp_file_wrap(&st->file, fd, path, err));
-    return close_failed(st, read_file(st, err));
+    return close_failed(st, read_file(st, written, err));
 }
 
 static enum qplan_status read_memory(struct qp_st *st, const char *json, size_t n,

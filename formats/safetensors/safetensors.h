@@ -37,12 +37,21 @@ struct qp_st {
 /* Opens and proves a file. */
 enum qplan_status qp_st_open(struct qp_st *st, const char *path, struct qplan_error *err);
 
-/* The same for a descriptor that stays the caller's; path is for messages. */
-enum qplan_status qp_st_open_fd(struct qp_st *st, int fd, const char *path,
-                                struct qplan_error *err);
+/* A file that is to be written: its complete header, and the bytes of all its tensors. */
+struct qp_st_new {
+    char *header; /* released with qp_free */
+    size_t header_bytes;
+    uint64_t data_bytes;
+};
 
-/* The same for a header alone: n bytes of JSON that would stand in a file of file_bytes. For tests.
+/*
+ * Opens and proves a file that has just been written, by a descriptor that stays the caller's; path
+ * is for messages. IO if its header is not the one that was written.
  */
+enum qplan_status qp_st_open_fd(struct qp_st *st, int fd, const char *path,
+                                const struct qp_st_new *written, struct qplan_error *err);
+
+/* Proves a header alone, n bytes of JSON that would stand in a file of file_bytes. For tests. */
 enum qplan_status qp_st_parse(struct qp_st *st, const char *json, size_t n, uint64_t file_bytes,
                               const char *path, struct qplan_error *err);
 
@@ -89,13 +98,6 @@ const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qp
  */
 enum qplan_status qp_st_layout(struct qplan_entry **entries, size_t n, uint64_t *data_bytes,
                                const char *subject, struct qplan_error *err);
-
-/* A file that is to be written: its complete header, and the bytes of all its tensors. */
-struct qp_st_new {
-    char *header; /* released with qp_free */
-    size_t header_bytes;
-    uint64_t data_bytes;
-};
 
 /*
  * Appends the complete header of a file: its 8-byte length, then entries in offset order and

@@ -374,11 +374,12 @@ bool qp_json_u64(const struct qp_json_token *token, uint64_t *out, bool *too_lar
     uint64_t value = 0;
     bool fits = true;
     for (size_t i = 0; i < token->n; i++) {
-        char c = token->text[i];
+        const char c = token->text[i];
         if (!is_digit(c))
             return false;
-        fits = fits && qp_mul_u64(value, 10, &value) &&
-               qp_add_u64(value, (uint64_t)(c - '0'), &value) && value <= INT64_MAX;
+        /* Eighteen digits always fit. */
+        fits = i < 18 || (fits && value <= (INT64_MAX - (uint64_t)(c - '0')) / 10);
+        value = fits ? value * 10 + (uint64_t)(c - '0') : 0;
     }
     *too_large = !fits;
     if (fits)

@@ -72,6 +72,8 @@ void qp_json_close(struct qp_writer *w, char bracket); /* '}' or ']' */
 void qp_json_key(struct qp_writer *w, const char *key);
 void qp_json_key_n(struct qp_writer *w, const char *key, size_t n);
 
+/* A value that is JSON already, or its beginning: the rest of it follows by qp_put. */
+void qp_json_put_raw(struct qp_writer *w, const char *text, size_t n);
 /* Escapes only ", \ and U+0000-001F (\u00xx); bytes that are not UTF-8 become U+FFFD. */
 void qp_json_put_string(struct qp_writer *w, const char *text, size_t n);
 void qp_json_put_str(struct qp_writer *w, const char *text); /* NULL writes null */

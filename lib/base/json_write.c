@@ -174,7 +174,7 @@ void qp_json_put_string(struct qp_writer *w, const char *text, size_t n)
     put_quoted(w, text, n);
 }
 
-static void put_raw(struct qp_writer *w, const char *text, size_t n)
+void qp_json_put_raw(struct qp_writer *w, const char *text, size_t n)
 {
     begin(w);
     qp_put(w, text, n);
@@ -198,7 +198,7 @@ void qp_json_put_f64(struct qp_writer *w, double value)
 {
     char text[QP_F64_TEXT];
     if (isfinite(value))
-        put_raw(w, text, qp_format_f64(text, value));
+        qp_json_put_raw(w, text, qp_format_f64(text, value));
     else
         qp_json_put_null(w);
 }
@@ -206,12 +206,12 @@ void qp_json_put_f64(struct qp_writer *w, double value)
 void qp_json_put_bool(struct qp_writer *w, bool value)
 {
     if (value)
-        put_raw(w, "true", 4);
+        qp_json_put_raw(w, "true", 4);
     else
-        put_raw(w, "false", 5);
+        qp_json_put_raw(w, "false", 5);
 }
 
 void qp_json_put_null(struct qp_writer *w)
 {
-    put_raw(w, "null", 4);
+    qp_json_put_raw(w, "null", 4);
 }

@@ -333,14 +333,18 @@ bool qp_parse_u64(const char *text, uint64_t *out)
 
 size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value)
 {
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
     char digits[QP_U64_TEXT];
-    size_t n = 0;
-    do
-        digits[n++] = (char)('0' + value % 10);
-    while ((value /= 10) > 0);
-    for (size_t i = 0; i < n; i++)
-        out[i] = digits[n - 1 - i];
-    return n;
+    size_t at = sizeof digits;
+    for (; value >= 10; value /= 100)
+        memcpy(digits + (at -= 2), pairs + 2 * (value % 100), 2);
+    if (value > 0 || at == sizeof digits)
+        digits[--at] = (char)('0' + value);
+    memcpy(out, digits + at, sizeof digits - at);
+    return sizeof digits - at;
 }
 
 int qp_compare_text(const char *a, size_t n_a, const char *b, size_t n_b)

@@ -91,6 +91,9 @@ void qp_writer_init(struct qp_writer *w);
 /* A writer that hands its text to write in pieces of some 64 KiB. */
 void qp_writer_stream(struct qp_writer *w, qplan_write_fn write, void *ctx);
 
+/* Makes room for n more bytes at once, where so many will come; a failure shows when they do. */
+void qp_writer_reserve(struct qp_writer *w, size_t n);
+
 /* What qp_put does where the room is short. */
 void qp_put_more(struct qp_writer *w, const char *text, size_t n);
 

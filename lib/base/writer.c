@@ -62,6 +62,11 @@ static bool reserve(struct qp_writer *w, size_t n)
     return !w->error;
 }
 
+void qp_writer_reserve(struct qp_writer *w, size_t n)
+{
+    (void)reserve(w, n);
+}
+
 void qp_put_more(struct qp_writer *w, const char *text, size_t n)
 {
     if (n == 0)

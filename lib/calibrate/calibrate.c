@@ -22,3 +22,8 @@ const struct qp_calibrator *qp_calibrator_find(const char *name)
     }
     return NULL;
 }
+
+const char *qplan_calibrator_name(size_t i)
+{
+    return qp_calibrator_at(i) ? qp_calibrator_at(i)->name : NULL;
+}

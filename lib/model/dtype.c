@@ -119,7 +119,8 @@ unsigned qplan_storage_bits(enum qplan_storage storage)
 bool qp_storage_find(const char *name, size_t n, enum qplan_storage *out)
 {
     for (unsigned i = 0; i < QPLAN_STORAGE_COUNT; i++) {
-        if (strlen(storages[i].name) == n && memcmp(storages[i].name, name, n) == 0) {
+        if (storages[i].name[0] == name[0] && strlen(storages[i].name) == n &&
+            memcmp(storages[i].name, name, n) == 0) {
             *out = (enum qplan_storage)i;
             return true;
         }

@@ -81,7 +81,9 @@ static enum qplan_status check_name(const struct qplan_plan *plan, const struct 
                        qp_checkpoint_subject(subject, plan->checkpoint, t->source),
                        "name too long for its sidecars: expected at most %u bytes, found %u",
                        QP_ST_MAX_NAME, part->name_len);
-    const struct qplan_entry *other = qp_listing_find(listing, part->name, part->name_len);
+    const struct qplan_entry *other = part->name == t->source->name
+                                          ? t->source->entry
+                                          : qp_listing_find(listing, part->name, part->name_len);
     if (!other || other == t->source->entry)
         return QPLAN_OK;
     qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
@@ -92,23 +94,38 @@ static enum qplan_status check_name(const struct qplan_plan *plan, const struct 
     return QPLAN_ERR_INVALID;
 }
 
-static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan_error *err)
+static enum qplan_status check_parts(const struct qplan_plan *plan, const struct qp_plan_tensor *t,
+                                     const struct qp_part *parts, unsigned n,
+                                     struct qplan_error *err)
+{
+    for (unsigned i = 0; i < n; i++)
+        QP_TRY(check_name(plan, t, parts[i].entry, err));
+    return QPLAN_OK;
+}
+
+/* The names of all parts that the layout could give a tensor, also of those that it leaves out. */
+static enum qplan_status check_all_parts(const struct qplan_plan *plan,
+                                         const struct qp_plan_tensor *t, struct qp_arena *scratch,
+                                         struct qplan_error *err)
 {
     static const struct qp_format_options all = {QPLAN_ZERO_POINT_ALWAYS};
     struct qp_part parts[QP_MOST_PARTS];
     struct qplan_entry entries[QP_MOST_PARTS];
+    if (plan->options.zero_point == all.zero_point)
+        return check_parts(plan, t, t->result.parts, t->result.n_parts, err);
+    qp_arena_clear(scratch);
+    const unsigned n = plan->format->parts(&t->result, &all, scratch, parts, entries);
+    return n ? check_parts(plan, t, parts, n, err)
+             : qp_fail_memory(err, "plan", t->source->name_len);
+}
+
+static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan_error *err)
+{
     struct qp_arena scratch = {NULL};
     enum qplan_status status = QPLAN_OK;
     for (size_t i = 0; status == QPLAN_OK && i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!qp_is_quantized(t))
-            continue;
-        qp_arena_clear(&scratch);
-        const unsigned n = plan->format->parts(&t->result, &all, &scratch, parts, entries);
-        if (n == 0)
-            status = qp_fail_memory(err, "plan", t->source->name_len);
-        for (unsigned k = 0; status == QPLAN_OK && k < n; k++)
-            status = check_name(plan, t, &entries[k], err);
+        if (qp_is_quantized(&plan->tensors[i]))
+            status = check_all_parts(plan, &plan->tensors[i], &scratch, err);
     }
     qp_arena_free(&scratch);
     return status;
@@ -117,10 +134,9 @@ static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan
 /* ---- Metadata ----------------------------------------------------------------------------------
  */
 
-static enum qplan_status make_records(struct qplan_plan *plan, size_t *n_bytes,
-                                      struct qplan_error *err)
+static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
+                                     struct qplan_error *err)
 {
-    struct qp_writer w;
     size_t n = 0;
     const struct qp_tensor **quantized = qp_alloc(plan->n_tensors, sizeof *quantized);
     if (!quantized)
@@ -129,13 +145,9 @@ static enum qplan_status make_records(struct qplan_plan *plan, size_t *n_bytes,
         if (qp_is_quantized(&plan->tensors[i]))
             quantized[n++] = &plan->tensors[i].result;
     }
-    qp_writer_init(&w);
-    qp_put_records(&w, quantized, n);
-    enum qplan_status status = qp_writer_finish(&w, "plan", err);
-    plan->records = w.data;
-    *n_bytes = w.n;
+    qp_put_records(w, quantized, n);
     qp_free(quantized);
-    return status;
+    return qp_writer_finish(w, "plan", err);
 }
 
 static int by_key(const void *a, const void *b)
@@ -144,40 +156,51 @@ static int by_key(const void *a, const void *b)
     return qp_compare_text(x->key, x->key_len, y->key, y->key_len);
 }
 
-/* The source's pairs without those that are ours, and ours, in key order. */
-static enum qplan_status make_metadata(struct qplan_plan *plan, struct qplan_error *err)
+/* The source's pairs without those that are ours, and ours, in key order; returns how many. */
+static size_t join_metadata(const struct qp_st *st, const struct qp_writer *records,
+                            struct qp_st_pair *pairs)
 {
-    const struct qp_st *st = &plan->checkpoint->source.files[0];
-    size_t n_records = 0, n = 0;
-    QP_TRY(make_records(plan, &n_records, err));
-    plan->metadata = qp_alloc(st->n_metadata + QP_OWN_PAIRS, sizeof *plan->metadata);
-    if (!plan->metadata)
-        return qp_fail_memory(err, "plan", st->n_metadata * sizeof *plan->metadata);
+    size_t n = 0;
     for (size_t i = 0; i < st->n_metadata; i++) {
         const struct qp_st_pair *pair = &st->metadata[i];
         if (!qp_owns_key(pair->key) && strcmp(pair->key, "format") != 0)
-            plan->metadata[n++] = *pair;
+            pairs[n++] = *pair;
     }
-    qp_own_pairs(plan->records, n_records, plan->metadata + n);
-    plan->n_metadata = n + QP_OWN_PAIRS;
-    qsort(plan->metadata, plan->n_metadata, sizeof *plan->metadata, by_key);
-    return QPLAN_OK;
+    qp_own_pairs(records->data, records->n, pairs + n);
+    n += QP_OWN_PAIRS;
+    qsort(pairs, n, sizeof *pairs, by_key);
+    return n;
 }
 
 /* ---- The whole ---------------------------------------------------------------------------------
  */
 
-static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error *err)
+/* Order, offsets and header of the output, in arrays that the caller has. */
+static enum qplan_status fill_file(struct qplan_plan *plan, struct qp_writer *records,
+                                   struct qp_st_pair *pairs, struct qplan_entry **order,
+                                   struct qplan_error *err)
 {
     char shown[512];
-    struct qplan_entry **order = qp_alloc(plan->n_outputs, sizeof *order);
-    if (!order)
-        return qp_fail_memory(err, "plan", plan->n_outputs * sizeof *order);
+    QP_TRY(put_records(plan, records, err));
+    const size_t n_pairs = join_metadata(&plan->checkpoint->source.files[0], records, pairs);
     for (size_t i = 0; i < plan->n_outputs; i++)
         order[i] = &plan->outputs[i];
     (void)qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name));
-    enum qplan_status status = qp_st_make(&plan->files[0], order, plan->n_outputs, plan->metadata,
-                                          plan->n_metadata, shown, err);
+    return qp_st_make(&plan->files[0], order, plan->n_outputs, pairs, n_pairs, shown, err);
+}
+
+static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error *err)
+{
+    const size_t n_pairs = plan->checkpoint->source.files[0].n_metadata + QP_OWN_PAIRS;
+    struct qplan_entry **order = qp_alloc(plan->n_outputs, sizeof *order);
+    struct qp_st_pair *pairs = qp_alloc(n_pairs, sizeof *pairs);
+    struct qp_writer records;
+    qp_writer_init(&records);
+    enum qplan_status status = order && pairs
+                                   ? fill_file(plan, &records, pairs, order, err)
+                                   : qp_fail_memory(err, "plan", plan->n_outputs * sizeof *order);
+    qp_writer_free(&records);
+    qp_free(pairs);
     qp_free(order);
     return status;
 }
@@ -199,7 +222,6 @@ enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *er
 {
     QP_TRY(make_outputs(plan, err));
     QP_TRY(check_names(plan, err)); /* it explains two equal names better than the order does */
-    QP_TRY(make_metadata(plan, err));
     QP_TRY(make_files(plan, err));
     return add_warnings(plan, err);
 }

@@ -32,9 +32,6 @@ struct qplan_plan {
     struct qplan_entry *outputs; /* the stored tensors of all tensors, one behind the other */
     struct qp_part *parts;       /* of quantized ones */
     size_t n_outputs;
-    char *records;               /* the value of qplan.tensors */
-    struct qp_st_pair *metadata; /* of the output */
-    size_t n_metadata;
     const struct qplan_scheme *last_scheme; /* most tensors share theirs */
     struct qp_warnings warnings;
     struct qp_arena arena;
@@ -44,6 +41,11 @@ static inline bool qp_is_quantized(const struct qp_plan_tensor *t)
 {
     return t->calibrator != NULL;
 }
+
+/* Fails with "what: expected NAMES, found ...", of a name that is none of a list. */
+enum qplan_status qp_plan_fail_name(struct qplan_error *err, enum qplan_status status,
+                                    const char *subject, const char *what, const char *found,
+                                    const char *(*name_at)(size_t i));
 
 /* Sets the scheme of a tensor that is to be quantized. MEMORY. */
 enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,

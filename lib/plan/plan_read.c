@@ -244,7 +244,9 @@ static enum qplan_status read_quantize(const struct reader *r, const cJSON *cons
         return bad(r, "calibrate", "a name", NULL);
     const char *calibrate = cJSON_GetStringValue(m[T_CALIBRATE]);
     t->calibrator = qp_calibrator_find(calibrate ? calibrate : "minmax");
-    return t->calibrator ? QPLAN_OK : bad(r, "calibrate", "minmax", calibrate);
+    return t->calibrator ? QPLAN_OK
+                         : qp_plan_fail_name(r->err, QPLAN_ERR_INVALID, r->name, "calibrate",
+                                             calibrate, qplan_calibrator_name);
 }
 
 /* Reasons are for people: one that does not fit an edited action any more is replaced. */
@@ -417,9 +419,11 @@ static enum qplan_status read_settings(const struct reader *r, const cJSON *cons
                    cJSON_IsString(m[P_SCHEMA]) ? m[P_SCHEMA]->valuestring : NULL);
     if (!is_number(m[P_NUMERICS], QPLAN_NUMERICS))
         return bad(r, "numerics", "1", NULL);
-    r->plan->format = cJSON_IsString(m[P_FORMAT]) ? qp_format_find(m[P_FORMAT]->valuestring) : NULL;
+    const char *format = cJSON_GetStringValue(m[P_FORMAT]);
+    r->plan->format = format ? qp_format_find(format) : NULL;
     if (!r->plan->format)
-        return bad(r, "format", "qplan", NULL);
+        return qp_plan_fail_name(r->err, QPLAN_ERR_INVALID, r->name, "format", format,
+                                 qplan_format_name);
     QP_TRY(word_of(r, m[P_NONFINITE], "nonfinite", qp_nonfinite_words, &nonfinite));
     QP_TRY(word_of(r, m[P_INDIVISIBLE], "indivisible", qp_indivisible_words, &indivisible));
     QP_TRY(word_of(r, m[P_ZERO], "zero_point", qp_zero_point_words, &zero_point));

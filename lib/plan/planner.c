@@ -60,10 +60,21 @@ void qplan_plan_free(struct qplan_plan *plan)
     qp_free(plan->files);
     qp_free(plan->outputs);
     qp_free(plan->parts);
-    qp_free(plan->records);
-    qp_free(plan->metadata);
     qp_arena_free(&plan->arena);
     qp_free(plan);
+}
+
+enum qplan_status qp_plan_fail_name(struct qplan_error *err, enum qplan_status status,
+                                    const char *subject, const char *what, const char *found,
+                                    const char *(*name_at)(size_t i))
+{
+    char quoted[QP_QUOTED];
+    (void)qp_fail(err, status, subject, "%s: expected ", what);
+    for (size_t i = 0; name_at(i); i++)
+        qp_fail_more(err, "%s%s", i ? ", " : "", name_at(i));
+    if (found)
+        qp_fail_more(err, ", found %s", qp_quote(quoted, found, strlen(found)));
+    return status;
 }
 
 enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
@@ -292,7 +303,8 @@ static enum qplan_status decide_all(struct qplan_plan *plan,
     struct patterns include = {"include", options->include, options->n_include, NULL, NULL};
     struct patterns exclude = {"exclude", options->exclude, options->n_exclude, NULL, NULL};
     if (!calibrator)
-        return qp_fail(err, QPLAN_ERR_USAGE, "calibrate", "unknown method: expected minmax");
+        return qp_plan_fail_name(err, QPLAN_ERR_USAGE, "calibrate", "unknown method",
+                                 options->calibrate, qplan_calibrator_name);
     QP_TRY(prepare_patterns(&include, &plan->arena, err));
     QP_TRY(prepare_patterns(&exclude, &plan->arena, err));
     for (size_t i = 0; i < plan->n_tensors; i++)
@@ -335,17 +347,11 @@ static enum qplan_status name_output(struct qplan_plan *plan, const struct qplan
 static enum qplan_status choose_format(struct qplan_plan *plan, const char *name,
                                        struct qplan_error *err)
 {
-    char quoted[QP_QUOTED];
-    if (!name)
-        return QPLAN_OK;
-    plan->format = qp_format_find(name);
-    if (plan->format)
-        return QPLAN_OK;
-    (void)qp_fail(err, QPLAN_ERR_USAGE, "format", "unknown layout %s: expected ",
-                  qp_quote(quoted, name, strlen(name)));
-    for (size_t i = 0; qp_format_at(i); i++)
-        qp_fail_more(err, "%s%s", i ? ", " : "", qp_format_at(i)->name);
-    return QPLAN_ERR_USAGE;
+    if (name)
+        plan->format = qp_format_find(name);
+    return plan->format ? QPLAN_OK
+                        : qp_plan_fail_name(err, QPLAN_ERR_USAGE, "format", "unknown layout", name,
+                                            qplan_format_name);
 }
 
 enum qplan_status qplan_plan_make(struct qplan_plan **out,

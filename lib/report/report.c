@@ -55,6 +55,18 @@ static const char *guess_reason(const struct qp_tensor *t)
     return unfit ? unfit : "not quantized";
 }
 
+/* What the plan says of a tensor; both lists are in name order, and mostly have the same names. */
+static const struct qp_plan_tensor *planned_as(const struct qplan_plan *plan,
+                                               const struct qp_tensor *t, size_t i)
+{
+    const struct qp_plan_tensor *planned = &plan->tensors[i];
+    if (i < plan->n_tensors && qp_compare_text(planned->source->name, planned->source->name_len,
+                                               t->name, t->name_len) == 0)
+        return planned;
+    const struct qplan_checkpoint *c = plan->checkpoint;
+    return &plan->tensors[qp_checkpoint_find(c, t->name, t->name_len) - c->tensors];
+}
+
 /* Rule and reason of a row, and room for the facts of a quantized one. */
 static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
 {
@@ -62,9 +74,7 @@ static enum qplan_status fill_row(struct builder *b, struct qp_row *row)
     const struct qplan_plan *plan = b->request->plan;
     row->restored = b->request->restored && b->request->restored[row - b->report->rows];
     if (plan) {
-        const struct qplan_checkpoint *c = plan->checkpoint;
-        const struct qp_tensor *found = qp_checkpoint_find(c, t->name, t->name_len);
-        const struct qp_plan_tensor *planned = &plan->tensors[found - c->tensors];
+        const struct qp_plan_tensor *planned = planned_as(plan, t, (size_t)(row - b->report->rows));
         row->rule = planned->rule;
         row->reason = planned->reason;
     } else if (!t->scheme && !row->restored) {

@@ -62,7 +62,8 @@ enum qplan_status qp_worker_write(struct qp_worker *w, enum qp_joined_kind kind,
         joined->file = entry->file;
         joined->at = at;
     }
-    memcpy(joined->data + joined->n, bytes, n);
+    if (bytes != joined->data + joined->n) /* they may have been made there */
+        memmove(joined->data + joined->n, bytes, n);
     joined->n += n;
     return QPLAN_OK;
 }
@@ -239,6 +240,17 @@ enum qplan_status qp_worker_finish(const struct qp_worker *w, unsigned pass, siz
     return good < n ? fail_scale(w, w->unit->strip.set + good) : QPLAN_OK;
 }
 
+/* Codes of small tensors are best made where they wait for what follows them. */
+static uint8_t *room_of_codes(const struct qp_worker *w)
+{
+    const struct qp_part *part = part_of(w, QP_CODES);
+    const struct qp_joined *joined = &w->b->joined[QP_JOIN_CODES];
+    const uint64_t elem = w->piece.row * w->sets.row_len + w->piece.col;
+    if (w->unit->batch && joined->cap - joined->n >= w->piece.n_rows * w->piece.n_cols)
+        return (uint8_t *)joined->data + joined->n;
+    return qp_outs_room(w->context->outs, part->entry, elem, w->b->codes);
+}
+
 enum qplan_status qp_worker_put_codes(struct qp_worker *w, const void *scale, const int32_t *zero)
 {
     if (w->b->lane) {
@@ -247,9 +259,7 @@ enum qplan_status qp_worker_put_codes(struct qp_worker *w, const void *scale, co
         QP_TRY(qp_step_codes(&step, scale, zero, &made, w->err));
         return put_made_codes(w, &made);
     }
-    const struct qp_part *part = part_of(w, QP_CODES);
-    const uint64_t elem = w->piece.row * w->sets.row_len + w->piece.col;
-    uint8_t *codes = qp_outs_room(w->context->outs, part->entry, elem, w->b->codes);
+    uint8_t *codes = room_of_codes(w);
     w->quantizer->quantize(&w->piece.tile, w->src, &w->rule, scale, zero, codes);
     return put_codes(w, codes);
 }

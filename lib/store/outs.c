@@ -61,31 +61,10 @@ enum qplan_status qp_outs_copy(const struct qp_outs *outs, const struct qplan_en
     return qp_outs_write(outs, to, off, bytes, (size_t)n, err);
 }
 
-/* The reader decodes a header in place, so its bytes are read once more to be compared. */
-static enum qplan_status compare_header(const struct qp_st_new *new, const struct qp_file *file,
-                                        struct qplan_error *err)
-{
-    char block[4096];
-    for (size_t i = 0; i < new->header_bytes; i += sizeof block) {
-        const size_t n = (size_t)qp_min_u64(new->header_bytes - i, sizeof block);
-        QP_TRY(qp_file_read(file, i, block, n, err));
-        if (memcmp(block, new->header + i, n) != 0)
-            return qp_fail(err, QPLAN_ERR_IO, file->shown,
-                           "the header read back is not the one written");
-    }
-    return QPLAN_OK;
-}
-
 enum qplan_status qp_outs_read_back(const struct qp_outs *outs, struct qp_source *written,
                                     const char *path, struct qplan_error *err)
 {
-    QP_TRY(qp_source_open_fd(written, outs->files[0].fd, path, err));
-    enum qplan_status status = QPLAN_OK;
-    for (size_t i = 0; status == QPLAN_OK && i < outs->n_files; i++)
-        status = compare_header(&outs->news[i], &written->files[i].file, err);
-    if (status != QPLAN_OK)
-        qp_source_close(written);
-    return status;
+    return qp_source_open_written(written, outs->files[0].fd, path, &outs->news[0], err);
 }
 
 enum qplan_status qp_outs_commit(struct qp_outs *outs, bool *synced, struct qplan_error *err)

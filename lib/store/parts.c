@@ -49,18 +49,19 @@ enum qplan_status qp_part_get(const struct qp_source *source, const struct qp_pa
 {
     const struct qp_flat_range range = {part->matrix, elem, n};
     const size_t value_bytes = qp_value_bytes(part);
+    if (is_plain(part->place)) {
+        const uint64_t off = elem * value_bytes;
+        *values = qp_source_room(source, part->entry, off, room);
+        return qp_source_read(source, part->entry, off, (void *)*values, n * value_bytes, err);
+    }
     char *image = (char *)room + qp_div_up(n * value_bytes, 64) * 64, *to = room;
     uint64_t bad = 0;
     *values = room;
     if (has_rows(part->place)) {
         const struct qp_place_run run = qp_flat_run(part->place, &range);
-        const bool plain = is_plain(part->place);
-        char *bytes = qp_source_room(source, part->entry, run.off, plain ? room : image);
+        char *bytes = qp_source_room(source, part->entry, run.off, image);
         QP_TRY(qp_source_read(source, part->entry, run.off, bytes, (size_t)run.n_bytes, err));
-        if (plain)
-            *values = bytes;
-        else
-            bad = qp_flat_get(part->place, &range, isa, bytes, room);
+        bad = qp_flat_get(part->place, &range, isa, bytes, room);
     } else {
         struct qp_rect rects[3];
         const unsigned n_rects = qp_flat_rects(&range, rects);
@@ -97,11 +98,11 @@ enum qplan_status qp_part_put(const struct qp_outs *outs, const struct qp_part *
 {
     const struct qp_flat_range range = {part->matrix, elem, n};
     const size_t value_bytes = qp_value_bytes(part);
+    if (is_plain(part->place))
+        return put(ctx, part, elem * value_bytes, values, n * value_bytes, err);
     if (has_rows(part->place)) {
         const struct qp_place_run run = qp_flat_run(part->place, &range);
         char *to = qp_outs_room(outs, part->entry, run.off, image);
-        if (is_plain(part->place))
-            return put(ctx, part, run.off, values, (size_t)run.n_bytes, err);
         qp_flat_put(part->place, &range, isa, values, to);
         return put(ctx, part, run.off, to, (size_t)run.n_bytes, err);
     }

@@ -4,22 +4,13 @@
 #include "source.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/check.h"
 
 #include <string.h>
 
-/* fd < 0: the path is opened. */
-static enum qplan_status open_file(struct qp_source *source, int fd, const char *path,
-                                   struct qplan_error *err)
+/* The files of a source, once its only one is open. */
+static void take_file(struct qp_source *source, struct qp_st *st)
 {
-    struct qp_st *st = qp_alloc(1, sizeof *st);
-    if (!st)
-        return qp_fail_memory(err, "checkpoint", sizeof *st);
-    enum qplan_status status =
-        fd < 0 ? qp_st_open(st, path, err) : qp_st_open_fd(st, fd, path, err);
-    if (status != QPLAN_OK) {
-        qp_free(st);
-        return status;
-    }
     *source = (struct qp_source){
         .listing = {st, 1, st->entries, st->n_entries, st->file.shown},
         .files = st,
@@ -27,19 +18,34 @@ static enum qplan_status open_file(struct qp_source *source, int fd, const char 
         .n_bytes = st->file.size,
         .data_bytes = st->data_bytes,
     };
-    return QPLAN_OK;
 }
 
 enum qplan_status qp_source_open(struct qp_source *source, const char *path,
                                  struct qplan_error *err)
 {
-    return open_file(source, -1, path, err);
+    struct qp_st *st = qp_alloc(1, sizeof *st);
+    if (!st)
+        return qp_fail_memory(err, "checkpoint", sizeof *st);
+    enum qplan_status status = qp_st_open(st, path, err);
+    if (status == QPLAN_OK)
+        take_file(source, st);
+    else
+        qp_free(st);
+    return status;
 }
 
-enum qplan_status qp_source_open_fd(struct qp_source *source, int fd, const char *path,
-                                    struct qplan_error *err)
+enum qplan_status qp_source_open_written(struct qp_source *source, int fd, const char *path,
+                                         const struct qp_st_new *written, struct qplan_error *err)
 {
-    return open_file(source, fd, path, err);
+    struct qp_st *st = qp_alloc(1, sizeof *st);
+    if (!st)
+        return qp_fail_memory(err, "checkpoint", sizeof *st);
+    enum qplan_status status = qp_st_open_fd(st, fd, path, written, err);
+    if (status == QPLAN_OK)
+        take_file(source, st);
+    else
+        qp_free(st);
+    return status;
 }
 
 void qp_source_close(struct qp_source *source)
@@ -56,11 +62,30 @@ static uint64_t place_of(const struct qp_source *source, const struct qplan_entr
     return qp_st_at(source->files[entry->file].header_bytes, entry, off);
 }
 
+static enum qplan_status read_ahead(struct qp_ahead *ahead, const struct qp_file *file,
+                                    unsigned number, uint64_t at, void *out, size_t n,
+                                    struct qplan_error *err)
+{
+    const bool there =
+        ahead->file == number && at >= ahead->at && n <= ahead->n && at - ahead->at <= ahead->n - n;
+    if (!there) {
+        const size_t n_bytes = (size_t)qp_min_u64(ahead->cap, file->size - at);
+        ahead->n = 0; /* of a failed read nothing is kept */
+        QP_TRY(qp_file_read(file, at, ahead->data, n_bytes, err));
+        *ahead = (struct qp_ahead){ahead->data, ahead->cap, n_bytes, number, at};
+    }
+    memcpy(out, ahead->data + (at - ahead->at), n);
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_source_read(const struct qp_source *source, const struct qplan_entry *entry,
                                  uint64_t off, void *out, size_t n, struct qplan_error *err)
 {
-    return qp_file_read(&source->files[entry->file].file, place_of(source, entry, off), out, n,
-                        err);
+    const struct qp_file *file = &source->files[entry->file].file;
+    const uint64_t at = place_of(source, entry, off);
+    if (source->ahead && n <= source->ahead->cap)
+        return read_ahead(source->ahead, file, entry->file, at, out, n, err);
+    return qp_file_read(file, at, out, n, err);
 }
 
 void *qp_source_room(const struct qp_source *source, const struct qplan_entry *entry, uint64_t off,

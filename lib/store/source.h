@@ -8,21 +8,36 @@
 
 #include "formats/format.h"
 
+/*
+ * Bytes of a file that were read with others before them: for short reads that mostly follow each
+ * other. It belongs to one reader.
+ */
+struct qp_ahead {
+    char *data;
+    size_t cap, n;
+    unsigned file;
+    uint64_t at; /* of data[0] in the file */
+};
+
 struct qp_source {
     struct qp_listing listing;
-    struct qp_st *files; /* those of the listing */
-    char *path;          /* as given */
-    uint64_t n_bytes;    /* of all files */
-    uint64_t data_bytes; /* of all tensors */
+    struct qp_st *files;    /* those of the listing */
+    char *path;             /* as given */
+    uint64_t n_bytes;       /* of all files */
+    uint64_t data_bytes;    /* of all tensors */
+    struct qp_ahead *ahead; /* NULL but in the copy of a reader that wants it */
 };
 
 /* Opens the file at path and proves its layout. */
 enum qplan_status qp_source_open(struct qp_source *source, const char *path,
                                  struct qplan_error *err);
 
-/* Opens a descriptor that stays the caller's, with the same proof: an output without a name yet. */
-enum qplan_status qp_source_open_fd(struct qp_source *source, int fd, const char *path,
-                                    struct qplan_error *err);
+/*
+ * Opens an output that has no name yet, by a descriptor that stays the caller's, with the same
+ * proof. IO if its header is not the one that was written.
+ */
+enum qplan_status qp_source_open_written(struct qp_source *source, int fd, const char *path,
+                                         const struct qp_st_new *written, struct qplan_error *err);
 void qp_source_close(struct qp_source *source);
 
 /* Reads n bytes of a stored tensor, from its byte off on. */

@@ -28,6 +28,9 @@ struct qp_facts_reader {
     double *scale;
     int32_t *zero;
     void *codes; /* room */
+    /* Scales of the next tensor mostly follow in the file, and a tensor may have very few. */
+    struct qp_ahead ahead;
+    struct qp_source scales; /* the file's, read ahead */
 };
 
 /* ---- All scales ------------------------------------------------------------------------------ */
@@ -89,7 +92,7 @@ static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
     *has_one = false;
     for (uint64_t set = 0; set < n_sets; set += FACT_SETS) {
         size_t n = (size_t)qp_min_u64(FACT_SETS, n_sets - set);
-        QP_TRY(qp_read_scales(&r->file->source, r->tensor, r->f64, set, n, &r->window, err));
+        QP_TRY(qp_read_scales(&r->scales, r->tensor, r->f64, set, n, &r->window, err));
         if (strict)
             QP_TRY(qp_read_zeros(&r->file->source, r->tensor, set, n, &r->window, err));
         for (size_t i = 0; strict && i < n; i++)
@@ -191,6 +194,7 @@ void qp_facts_close(struct qp_facts_reader *reader)
     qp_free(reader->zero);
     qp_free(reader->codes);
     qp_free(reader->window.stored);
+    qp_free(reader->ahead.data);
     qp_free(reader);
 }
 
@@ -208,7 +212,10 @@ enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qplan
     r->codes = qp_alloc_buffer(QP_PART_ROOM(FACT_CODES, 1));
     r->window =
         (struct qp_param_window){r->scale, r->zero, qp_alloc_buffer(QP_PART_ROOM(FACT_SETS, 4))};
-    if (!r->scale || !r->zero || !r->codes || !r->window.stored) {
+    r->ahead = (struct qp_ahead){.data = qp_alloc_buffer(FACT_SETS * 4), .cap = FACT_SETS * 4};
+    r->scales = file->source;
+    r->scales.ahead = &r->ahead;
+    if (!r->scale || !r->zero || !r->codes || !r->window.stored || !r->ahead.data) {
         qp_facts_close(r);
         return qp_fail_memory(err, "buffers", FACT_SETS * sizeof *r->scale);
     }

@@ -271,7 +271,7 @@ static enum qplan_status open_bytes(struct qp_st *st, const void *bytes, size_t 
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n, file), n);
     assert_int_equal(fflush(file), 0);
-    enum qplan_status status = qp_st_open_fd(st, fileno(file), "m.st", err);
+    enum qplan_status status = qp_st_open_fd(st, fileno(file), "m.st", NULL, err);
     fclose(file);
     return status;
 }
