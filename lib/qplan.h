@@ -683,7 +683,7 @@ size_t qplan_op_sku_print(const struct qplan_op_sku *sku, char *out, size_t n_by
 /* Equal for equal SKUs, on every machine. */
 uint64_t qplan_op_sku_hash(const struct qplan_op_sku *sku);
 
-/* The same for a guarantee: "f32, deterministic, bit-stable, thread-invariant". */
+/* A guarantee in one line: "f32, deterministic, bit-stable, thread-invariant". */
 size_t qplan_op_guarantee_print(const struct qplan_op_guarantee *guarantee, char *out,
                                 size_t n_bytes);
 
@@ -738,11 +738,11 @@ enum qplan_status qplan_op_can_implement(const struct qplan_op *op,
                                          const struct qplan_op_args *args, struct qplan_error *err);
 
 /*
- * The same checks, then all values (VALUE with the argument and the place), then the work. Nothing
- * is written unless everything is in order. Tensors are in the memory of the host; on a device they
- * are copied to it, and the outputs are written when all of them have come back. stream is NULL.
- * WORKSPACE if n_bytes is too small, DEVICE or MEMORY if the device fails. Returns when the work is
- * done.
+ * Checks buffers as qplan_op_can_implement does, then all values (VALUE with the argument and the
+ * place), then the work. Nothing is written unless everything is in order. Tensors are in the
+ * memory of the host; on a device they are copied to it, and the outputs are written when all of
+ * them have come back. stream is NULL. WORKSPACE if n_bytes is too small, DEVICE or MEMORY if the
+ * device fails. Returns when the work is done.
  */
 enum qplan_status qplan_op_run(const struct qplan_op *op, struct qplan_stream *stream,
                                void *workspace, uint64_t n_bytes, const struct qplan_op_args *args,

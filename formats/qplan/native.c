@@ -4,7 +4,6 @@
  */
 #include "native.h"
 
-#include "lib/base/check.h"
 #include "lib/model/dtype.h"
 #include "lib/model/sets.h"
 

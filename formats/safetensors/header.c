@@ -7,7 +7,6 @@
 #include "internal.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
 #include "lib/base/json.h"
 #include "lib/model/dtype.h"
 

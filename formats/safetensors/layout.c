@@ -8,7 +8,6 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
-#include "lib/model/dtype.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
  */
 #include "error.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,8 +6,6 @@
  */
 #include "json.h"
 
-#include "check.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -54,7 +54,7 @@ static uint64_t zero_bytes(uint64_t x)
     return (x - EACH_BYTE(0x01)) & ~x & EACH_BYTE(0x80);
 }
 
-/* The same for bytes that do not stand for themselves. */
+/* The highest bit of each byte of x that does not stand for itself; the lowest is always right. */
 static uint64_t special_bytes(uint64_t x)
 {
     uint64_t control = (x - EACH_BYTE(0x20)) & ~x; /* below 0x20, with the same borrow */

@@ -25,8 +25,9 @@ size_t qp_utf8_encode(char out[4], uint32_t code);
 const char *qp_quote(char out[QP_QUOTED], const char *name, size_t n);
 
 /*
- * The same without quotes and without a cut at 80, for paths. At most n_out bytes, NUL included,
- * and n_out is at least 1; what does not fit is cut, which dots at the end tell.
+ * Text made safe for a terminal as qp_quote does, without quotes and without a cut at 80, for
+ * paths. At most n_out bytes, NUL included, and n_out is at least 1; what does not fit is cut,
+ * which dots at the end tell.
  */
 const char *qp_escape(char *out, size_t n_out, const char *text, size_t n);
 
@@ -67,7 +68,7 @@ const char *qp_format_list(char *out, size_t n_out, const uint64_t *list, unsign
 /* The coordinates of the element with this flat index; out has room for rank numbers. */
 void qp_coordinates(uint64_t *out, const uint64_t *shape, unsigned rank, uint64_t elem);
 
-/* The same as text: "[3,17]". Returns out. */
+/* The coordinates of an element as text: "[3,17]". Returns out. */
 const char *qp_format_coordinates(char *out, size_t n_out, const uint64_t *shape, unsigned rank,
                                   uint64_t elem);
 

@@ -30,7 +30,7 @@ struct qp_job_ops {
     /* Takes the buffers of one worker for tiles of so many bytes. */
     void (*carve)(struct qp_carve *carve, size_t tile_bytes, void *buffers);
 
-    /* The same for buffers that all workers share, or NULL. */
+    /* Takes buffers that all workers share, for tiles of so many bytes; or NULL. */
     void (*carve_shared)(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job);
 
     /* What a tile should hold, where that may be more than is usual; or NULL. */

@@ -3,8 +3,6 @@
  */
 #include "scheme.h"
 
-#include "dtype.h"
-#include "lib/base/check.h"
 #include "lib/base/text.h"
 
 #include <inttypes.h>

@@ -11,7 +11,7 @@
 void qp_scheme_range(const struct qplan_scheme *scheme, int32_t *q_min, int32_t *q_max);
 
 /*
- * The same scheme with a negative axis counted from the end; false if a tensor of that rank lacks
+ * A scheme with its negative axis counted from the end; false if a tensor of that rank lacks
  * the axis, or the axes that a group or block runs over.
  */
 bool qp_scheme_resolve(const struct qplan_scheme *scheme, unsigned rank,

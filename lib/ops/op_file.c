@@ -78,7 +78,7 @@ static enum qplan_status read_tensor(struct file_job *job, const struct qplan_en
     tensor->data = qp_alloc_buffer(n_bytes);
     if (!tensor->data)
         return qp_fail_memory(err, entry->name, n_bytes);
-    return qp_file_read(&job->st.file, job->st.header_bytes + entry->begin, tensor->data,
+    return qp_file_read(&job->st.file, qp_st_at(job->st.header_bytes, entry, 0), tensor->data,
                         (size_t)n_bytes, err);
 }
 

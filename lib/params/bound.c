@@ -73,9 +73,9 @@ static void bounds_linear(const struct qplan_params *params, size_t n, double *o
 }
 
 /*
- * The same on ln x, where the rounding of logarithm, quotient and product is at most two units of
- * the largest logarithm met; then x' / x is off by at most exp of that, and exp is rounded once.
- * Without statistics the largest x is the one half a step above the last code.
+ * The bound of a set on ln x, where the rounding of logarithm, quotient and product is at most two
+ * units of the largest logarithm met; then x' / x is off by at most exp of that, and exp is rounded
+ * once. Without statistics the largest x is the one half a step above the last code.
  */
 static double bound_logarithmic(const struct qplan_params *params, size_t i)
 {

@@ -6,7 +6,6 @@
 
 #include "formats/record.h"
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
 #include "lib/base/glob.h"
 #include "lib/model/dtype.h"
 

@@ -3,7 +3,6 @@
  */
 #include "formats/record.h"
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
 #include "lib/job/decode.h"
 #include "lib/job/decode_device.h"
 #include "lib/job/job.h"

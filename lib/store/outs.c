@@ -4,7 +4,6 @@
 #include "outs.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
 
 #include <string.h>
 

@@ -6,10 +6,8 @@
 
 #include "lib/job/decode.h"
 
-#include "lib/base/check.h"
 #include "lib/model/dtype.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- Kept tensors ------------------------------------------------------------------------------

@@ -9,7 +9,6 @@
 #include "compare.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/check.h"
 #include "lib/job/decode.h"
 #include "lib/job/job.h"
 #include "lib/model/dtype.h"

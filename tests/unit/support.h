@@ -368,7 +368,7 @@ static inline enum qplan_status quantize_with(const char *from, const char *to, 
     return status;
 }
 
-/* The same where non-finite values are let through too. */
+/* Quantizes a whole file; ragged groups and values that are not finite are let through. */
 static inline enum qplan_status quantize_file(const char *from, const char *to, const char *scheme,
                                               const struct qplan_run *run, struct qplan_error *err)
 {

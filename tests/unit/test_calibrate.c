@@ -3,15 +3,13 @@
  * and merges, and codes that are right where it leaves values outside their range. The calibrators
  * here are made for the test and put into a plan.
  */
-#include "support.h"
+#include "own_folder.h"
 
 #include "lib/plan/plan.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <unistd.h>
-
-static struct folder folder;
 
 static void rows_are_complete_and_found_by_name(void **state)
 {
@@ -202,20 +200,6 @@ static void pieces_are_merged_in_their_order_in_every_pass(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,5 +207,5 @@ int main(void)
         cmocka_unit_test(values_outside_the_codes_are_clipped_at_every_level),
         cmocka_unit_test(pieces_are_merged_in_their_order_in_every_pass),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -17,7 +17,7 @@ struct cut {
     struct qp_sets sets;
     struct qp_limits limits;
     size_t elem_bytes;
-    bool packed;
+    uint64_t grain; /* codes that fill whole words */
 };
 
 static char described[256];
@@ -49,11 +49,11 @@ static uint64_t set_of(const struct cut *cut, uint64_t elem)
     return set_of_element(&cut->scheme, cut->shape, cut->rank, elem);
 }
 
-/* The byte of the code of an element: rows of the last axis begin on bytes. */
-static uint64_t byte_of(const struct cut *cut, uint64_t elem)
+/* The words of the code of an element: rows of the last axis begin with words of their own. */
+static uint64_t words_of(const struct cut *cut, uint64_t elem)
 {
-    uint64_t last = cut->shape[cut->rank - 1];
-    return cut->packed ? elem / last * ((last + 1) / 2) + elem % last / 2 : elem;
+    const uint64_t last = cut->shape[cut->rank - 1], across = (last + cut->grain - 1) / cut->grain;
+    return elem / last * across + elem % last / cut->grain;
 }
 
 /* ---- Random tensors -------------------------------------------------------------------------- */
@@ -79,8 +79,7 @@ static void pick_scheme(struct cut *cut, uint64_t *seed)
 {
     struct qplan_scheme *scheme = &cut->scheme;
     uint64_t last = cut->shape[cut->rank - 1];
-    *scheme = (struct qplan_scheme){.dtype = cut->packed ? QPLAN_INT4 : QPLAN_INT8,
-                                    .scale_dtype = QPLAN_F32};
+    *scheme = (struct qplan_scheme){.dtype = QPLAN_INT8, .scale_dtype = QPLAN_F32};
     scheme->granularity = (enum qplan_granularity)random_below(seed, cut->rank > 1 ? 4 : 3);
     scheme->axis =
         scheme->granularity == QPLAN_PER_CHANNEL ? (int32_t)random_below(seed, cut->rank) : 0;
@@ -89,24 +88,26 @@ static void pick_scheme(struct cut *cut, uint64_t *seed)
     scheme->block_cols = 1 + random_below(seed, random_below(seed, 2) ? 8 : last + 3);
 }
 
-/* Two is the least that is asked of a limit: a cut may need two sets or two elements together. */
+/* A cut may need two grains of elements together, and as many sets as a grain has. */
 static void pick_limits(struct cut *cut, uint64_t *seed)
 {
     static const uint64_t elems[] = {2, 3, 4, 5, 7, 16, 33, 100, 257, 1000, 4096, 100000};
     static const uint64_t sets[] = {2, 3, 4, 7, 16, 100, 1024, 100000};
-    cut->limits.elems = elems[random_below(seed, COUNT(elems))];
-    cut->limits.sets = sets[random_below(seed, COUNT(sets))];
+    const uint64_t least = 2 * cut->grain;
+    cut->limits.elems = elems[random_below(seed, COUNT(elems))] + least - 2;
+    cut->limits.sets = sets[random_below(seed, COUNT(sets))] + cut->grain;
     cut->limits.apart = cut->limits.cached = cut->limits.elems;
     if (random_below(seed, 2))
-        cut->limits.apart = 2 + random_below(seed, cut->limits.elems - 1);
+        cut->limits.apart = least + random_below(seed, cut->limits.elems - least + 1);
     if (random_below(seed, 2))
-        cut->limits.cached = 2 + random_below(seed, cut->limits.elems - 1);
+        cut->limits.cached = least + random_below(seed, cut->limits.elems - least + 1);
     cut->elem_bytes = (size_t)2 << random_below(seed, 3);
 }
 
 static struct cut pick_cut(uint64_t *seed)
 {
-    struct cut cut = {.packed = random_below(seed, 2)};
+    static const uint64_t grains[] = {1, 2, 8, 32}; /* bytes, nibbles, 3 bits in bytes, in words */
+    struct cut cut = {.grain = grains[random_below(seed, COUNT(grains))]};
     pick_shape(&cut, seed);
     pick_scheme(&cut, seed);
     pick_limits(&cut, seed);
@@ -118,7 +119,7 @@ static struct cut pick_cut(uint64_t *seed)
 
 /* What has been seen of a tensor so far. */
 static uint16_t times_seen[MOST_ELEMS];
-static uint32_t byte_owner[MOST_ELEMS * 2]; /* number of the write, from 1 */
+static uint32_t word_owner[MOST_ELEMS * 2]; /* number of the write, from 1 */
 static uint32_t n_writes;
 
 /* Walks one matrix row of a piece, which is one write unless the piece is contiguous. */
@@ -129,13 +130,13 @@ static void check_row(const struct cut *cut, const struct qp_strip *strip,
     uint64_t first = (piece->row + row) * cut->sets.row_len + piece->col;
     size_t across = qp_tile_cols(tile);
     for (uint64_t i = 0; i < piece->n_cols; i++) {
-        uint64_t elem = first + i, byte = byte_of(cut, elem);
+        uint64_t elem = first + i, word = words_of(cut, elem);
         uint64_t set = row / tile->band_rows * across + (tile->col_skip + i) / tile->col_width;
         REQUIRE(elem < cut->sets.n_elems, cut);
         times_seen[elem]++;
         REQUIRE(strip->set + piece->first_set + set == set_of(cut, elem), cut);
-        REQUIRE(byte_owner[byte] == 0 || byte_owner[byte] == n_writes, cut);
-        byte_owner[byte] = n_writes;
+        REQUIRE(word_owner[word] == 0 || word_owner[word] == n_writes, cut);
+        word_owner[word] = n_writes;
     }
 }
 
@@ -178,10 +179,10 @@ static void check_strips(const struct cut *cut)
     uint64_t band = 0, col = 0, n_strips = 0;
     struct qp_strip strip;
     memset(times_seen, 0, sizeof times_seen);
-    memset(byte_owner, 0, sizeof byte_owner);
+    memset(word_owner, 0, sizeof word_owner);
     n_writes = 0;
     do {
-        qp_strip_at(&cut->sets, &cut->limits, cut->elem_bytes, 1u + cut->packed, band, col, &strip);
+        qp_strip_at(&cut->sets, &cut->limits, cut->elem_bytes, cut->grain, band, col, &strip);
         REQUIRE(strip.n_rows > 0 && strip.n_cols > 0 && strip.n_pieces > 0, cut);
         REQUIRE(strip.n_bands == 1 || strip.n_cols == cut->sets.row_len, cut);
         if (n_strips++ < 4 || n_strips % 64 == 0)
@@ -212,7 +213,7 @@ static void what_fits_is_one_piece(void **state)
         struct cut cut = pick_cut(&seed);
         struct qp_strip strip;
         cut.limits = (struct qp_limits){MOST_ELEMS, MOST_ELEMS, MOST_ELEMS, MOST_ELEMS};
-        qp_strip_at(&cut.sets, &cut.limits, cut.elem_bytes, 1u + cut.packed, 0, 0, &strip);
+        qp_strip_at(&cut.sets, &cut.limits, cut.elem_bytes, cut.grain, 0, 0, &strip);
         REQUIRE(strip.n_pieces == 1 && strip.n_cols == cut.sets.row_len, &cut);
         check_strips(&cut);
     }

@@ -3,13 +3,11 @@
  * stored tensors that are not what they should be. A layout that is added is found here by itself;
  * its goldens are run by tests/golden.
  */
-#include "support.h"
+#include "own_folder.h"
 
 #include "formats/record.h"
 #include "lib/base/json.h"
 #include "lib/plan/plan.h"
-
-static struct folder folder;
 
 static const struct qp_format *next_format(size_t *i)
 {
@@ -351,20 +349,6 @@ static void what_a_layout_cannot_store_is_kept_with_its_reason(void **state)
     qplan_checkpoint_close(source);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    folder_make(&folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    folder_remove(&folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,5 +358,5 @@ int main(void)
         cmocka_unit_test(every_part_that_is_wrong_is_refused_by_name),
         cmocka_unit_test(what_a_layout_cannot_store_is_kept_with_its_reason),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
