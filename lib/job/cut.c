@@ -14,15 +14,10 @@ static uint64_t cut_before(const struct qp_sets *sets, uint64_t grain, uint64_t 
 /* Columns that a strip must be a multiple of: whole sets, and whole words of codes. */
 static uint64_t column_unit(const struct qp_sets *sets, uint64_t grain)
 {
-    if (sets->col_width % sets->last_len == 0)
-        return sets->col_width;
-    uint64_t a = sets->col_width, b = grain;
-    while (b > 0) { /* their greatest common divisor */
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return sets->col_width * (grain / a);
+    uint64_t unit = sets->col_width;
+    while (unit % sets->last_len != 0 && unit % grain != 0)
+        unit += sets->col_width;
+    return unit;
 }
 
 /* As many whole bands as fit, in one piece. Bands of one period only: the last may be shorter. */
