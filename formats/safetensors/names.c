@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct item {
-    uint64_t key; /* 8 bytes of the name as a number, the first byte the highest */
-    struct qp_st_name name;
-    size_t index;
+    uint64_t key;     /* 8 bytes of the name as a number, the first byte the highest */
+    const char *text; /* of the name */
+    uint32_t n, index;
 };
 
 int qp_st_compare(struct qp_st_name a, struct qp_st_name b)
@@ -23,23 +23,23 @@ int qp_st_compare(struct qp_st_name a, struct qp_st_name b)
 
 static bool is_before(const struct item *x, const struct item *y)
 {
-    return x->key != y->key ? x->key < y->key : qp_st_compare(x->name, y->name) < 0;
+    return x->key != y->key ? x->key < y->key : qp_compare_text(x->text, x->n, y->text, y->n) < 0;
 }
 
-static size_t common_length(struct qp_st_name a, struct qp_st_name b, size_t most)
+static size_t common_length(const struct item *a, const struct item *b, size_t most)
 {
     size_t n = 0;
-    while (n < most && n < a.n && n < b.n && a.text[n] == b.text[n])
+    while (n < most && n < a->n && n < b->n && a->text[n] == b->text[n])
         n++;
     return n;
 }
 
 /* The bytes from skip on, with zeros behind the end: a prefix then sorts before what it begins. */
-static uint64_t key_of(struct qp_st_name name, size_t skip)
+static uint64_t key_of(const struct item *item, size_t skip)
 {
     uint64_t key = 0;
     for (size_t i = skip; i < skip + 8; i++)
-        key = key << 8 | (i < name.n ? (unsigned char)name.text[i] : 0);
+        key = key << 8 | (i < item->n ? (unsigned char)item->text[i] : 0);
     return key;
 }
 
@@ -71,11 +71,11 @@ static void merge(const struct item *items, size_t n_first, size_t n, struct ite
  */
 static struct item *sort_items(struct item *items, struct item *spare, size_t n)
 {
-    size_t common = n ? items[0].name.n : 0, n_runs = 2;
+    size_t common = n ? items[0].n : 0, n_runs = 2;
     for (size_t i = 1; i < n; i++)
-        common = common_length(items[0].name, items[i].name, common);
+        common = common_length(&items[0], &items[i], common);
     for (size_t i = 0; i < n; i++)
-        items[i].key = key_of(items[i].name, common);
+        items[i].key = key_of(&items[i], common);
     while (n_runs > 1) {
         n_runs = 0;
         for (size_t at = 0, end; at < n; at = end, n_runs++) {
@@ -108,8 +108,10 @@ void *qp_st_sort(void *records, size_t n, size_t size, qp_st_name_fn name_of)
     char *from = records, *sorted = qp_alloc(n, size);
     struct item *items = qp_alloc(n, 2 * sizeof *items);
     if (sorted && items) {
-        for (size_t i = 0; i < n; i++)
-            items[i] = (struct item){.name = name_of(from + i * size), .index = i};
+        for (size_t i = 0; i < n; i++) {
+            const struct qp_st_name name = name_of(from + i * size);
+            items[i] = (struct item){0, name.text, (uint32_t)name.n, (uint32_t)i};
+        }
         const struct item *in_order = sort_items(items, items + n, n);
         for (size_t i = 0; i < n; i++)
             memcpy(sorted + i * size, from + in_order[i].index * size, size);

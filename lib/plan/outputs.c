@@ -119,6 +119,18 @@ static enum qplan_status check_all_parts(const struct qplan_plan *plan,
              : qp_fail_memory(err, "plan", t->source->name_len);
 }
 
+static enum qplan_status check_lengths(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        for (unsigned k = 0; k < t->result.n_parts; k++) {
+            if (t->result.parts[k].entry->name_len > QP_ST_MAX_NAME)
+                return check_name(plan, t, t->result.parts[k].entry, err);
+        }
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan_error *err)
 {
     struct qp_arena scratch = {NULL};
@@ -221,8 +233,13 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
     QP_TRY(make_outputs(plan, err));
-    QP_TRY(check_names(plan, err)); /* it explains two equal names better than the order does */
-    QP_TRY(make_files(plan, err));
+    QP_TRY(check_lengths(plan, err));
+    if (plan->options.zero_point != QPLAN_ZERO_POINT_ALWAYS) /* then some parts are left out */
+        QP_TRY(check_names(plan, err));
+    const enum qplan_status status = make_files(plan, err);
+    if (status == QPLAN_ERR_INVALID) /* the parts of a tensor explain two equal names better */
+        QP_TRY(check_names(plan, err));
+    QP_TRY(status);
     return add_warnings(plan, err);
 }
 
