@@ -8,9 +8,14 @@
 
 #include <string.h>
 
-/* The files of a source, once its only one is open. */
-static void take_file(struct qp_source *source, struct qp_st *st)
+/* Makes a source of its only file, which is in st if that could be opened. */
+static enum qplan_status take_file(struct qp_source *source, struct qp_st *st,
+                                   enum qplan_status status)
 {
+    if (status != QPLAN_OK) {
+        qp_free(st);
+        return status;
+    }
     *source = (struct qp_source){
         .listing = {st, 1, st->entries, st->n_entries, st->file.shown},
         .files = st,
@@ -18,34 +23,23 @@ static void take_file(struct qp_source *source, struct qp_st *st)
         .n_bytes = st->file.size,
         .data_bytes = st->data_bytes,
     };
+    return QPLAN_OK;
 }
 
 enum qplan_status qp_source_open(struct qp_source *source, const char *path,
                                  struct qplan_error *err)
 {
     struct qp_st *st = qp_alloc(1, sizeof *st);
-    if (!st)
-        return qp_fail_memory(err, "checkpoint", sizeof *st);
-    enum qplan_status status = qp_st_open(st, path, err);
-    if (status == QPLAN_OK)
-        take_file(source, st);
-    else
-        qp_free(st);
-    return status;
+    return st ? take_file(source, st, qp_st_open(st, path, err))
+              : qp_fail_memory(err, "checkpoint", sizeof *st);
 }
 
 enum qplan_status qp_source_open_written(struct qp_source *source, int fd, const char *path,
                                          const struct qp_st_new *written, struct qplan_error *err)
 {
     struct qp_st *st = qp_alloc(1, sizeof *st);
-    if (!st)
-        return qp_fail_memory(err, "checkpoint", sizeof *st);
-    enum qplan_status status = qp_st_open_fd(st, fd, path, written, err);
-    if (status == QPLAN_OK)
-        take_file(source, st);
-    else
-        qp_free(st);
-    return status;
+    return st ? take_file(source, st, qp_st_open_fd(st, fd, path, written, err))
+              : qp_fail_memory(err, "checkpoint", sizeof *st);
 }
 
 void qp_source_close(struct qp_source *source)
