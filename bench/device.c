@@ -9,7 +9,7 @@
  */
 #include "lib/device/on_range.h"
 #include "lib/device/on_tile.h"
-#include "lib/job/cut.h"
+#include "lib/run/cut.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
 #ifndef QP_RUN_UNIT_H
 #define QP_RUN_UNIT_H
 
+#include "cut.h"
+#include "job.h"
 #include "lib/device/recheck.h"
-#include "lib/job/cut.h"
-#include "lib/job/job.h"
 #include "lib/plan/plan.h"
 #include "lib/store/parts.h"
 

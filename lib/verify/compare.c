@@ -4,7 +4,7 @@
  */
 #include "compare.h"
 
-#include "lib/job/decode.h"
+#include "lib/run/decode.h"
 
 #include "lib/model/dtype.h"
 

@@ -6,7 +6,7 @@
 #define QP_COMPARE_H
 
 #include "lib/calibrate/calibrate.h"
-#include "lib/job/decode_device.h"
+#include "lib/run/decode_device.h"
 #include "measure.h"
 
 /* What all units share. */

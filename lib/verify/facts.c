@@ -6,9 +6,9 @@
 #include "kernels/tiles/runs.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
-#include "lib/job/cut.h"
-#include "lib/job/stored.h"
 #include "lib/model/dtype.h"
+#include "lib/run/cut.h"
+#include "lib/run/stored.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -9,9 +9,9 @@
 #include "compare.h"
 
 #include "lib/base/alloc.h"
-#include "lib/job/decode.h"
-#include "lib/job/job.h"
 #include "lib/model/dtype.h"
+#include "lib/run/decode.h"
+#include "lib/run/job.h"
 
 #include <string.h>
 

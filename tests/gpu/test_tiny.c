@@ -8,8 +8,8 @@
  * all
  */
 #include "lib/device/recheck.h"
-#include "lib/job/cut.h"
 #include "lib/ops/op_device.h"
+#include "lib/run/cut.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "tests/unit/support.h"
 
 #include "lib/device/prove.h"
-#include "lib/job/cut.h"
 #include "lib/ops/op_device.h"
+#include "lib/run/cut.h"
 #include "tests/gpu/host_backend.h"
 
 #define TILE_BYTES ((size_t)256 << 10)

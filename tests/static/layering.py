@@ -26,13 +26,13 @@ MAY_INCLUDE = {
     "lib/store": BELOW | {"kernels", "formats"},
     "lib/ops": BELOW | {"kernels", "formats", "lib/device", "lib/store", "lib/params"},
     "lib/plan": BELOW | {"kernels", "formats", "lib/store", "lib/calibrate"},
-    "lib/job": BELOW | {"kernels", "formats", "lib/store", "lib/device"},
-    "lib/verify": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
-                           "lib/job"},
+    "lib/run": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate", "lib/plan"},
+    "lib/verify": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate", "lib/plan",
+                           "lib/run"},
     "lib/report": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
                            "lib/plan", "lib/verify"},
-    "lib/run": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate", "lib/plan",
-                        "lib/job", "lib/verify", "lib/report"},
+    "lib/commands": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
+                             "lib/plan", "lib/run", "lib/verify", "lib/report"},
 }
 MADE = {"format_rows.h"}  # headers that the build makes
 SOURCE_DIRS = ("cli", "lib", "formats", "kernels")

@@ -5,7 +5,7 @@
  */
 #include "support.h"
 
-#include "lib/job/cut.h"
+#include "lib/run/cut.h"
 
 #define MOST_ELEMS 6000
 

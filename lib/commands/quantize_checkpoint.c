@@ -4,7 +4,7 @@
  */
 #include "lib/device/device.h"
 #include "lib/report/report.h"
-#include "units.h"
+#include "lib/run/units.h"
 
 #include "lib/model/dtype.h"
 

@@ -3,11 +3,11 @@
  */
 #include "formats/record.h"
 #include "lib/base/alloc.h"
-#include "lib/job/decode.h"
-#include "lib/job/decode_device.h"
-#include "lib/job/job.h"
 #include "lib/model/dtype.h"
 #include "lib/report/report.h"
+#include "lib/run/decode.h"
+#include "lib/run/decode_device.h"
+#include "lib/run/job.h"
 #include "lib/store/outs.h"
 
 struct item {

@@ -2,7 +2,7 @@
  * inspect.c - looking at a checkpoint, alone or against its source; verify is this with .prove.
  */
 #include "lib/device/device.h"
-#include "report.h"
+#include "lib/report/report.h"
 
 enum qplan_status qplan_inspect(struct qplan_report **report,
                                 const struct qplan_checkpoint *checkpoint,
