@@ -6,6 +6,12 @@
 
 #include <inttypes.h>
 
+static const struct arg_option proof_rows[] = {
+    {.name = "exact", .help = "compute every code again too, and compare byte for byte"},
+};
+
+static const struct arg_group proof_options = {"Proof", proof_rows, 1};
+
 static const struct arg_option options[] = {
     {.name = "fail-if",
      .value = "GATE",
@@ -15,8 +21,9 @@ static const struct arg_option options[] = {
 
 static const struct arg_group gate_options = {"Gates", options, 1};
 
-static const struct arg_group *const groups[] = {&gate_options, &task_device_options,
-                                                 &task_machine_options, &cli_general_options, NULL};
+static const struct arg_group *const groups[] = {&proof_options,       &gate_options,
+                                                 &task_device_options, &task_machine_options,
+                                                 &cli_general_options, NULL};
 
 struct verification {
     const struct args *args;
@@ -52,6 +59,7 @@ static enum qplan_status run_all(struct verification *v, struct qplan_error *err
     struct qplan_inspect_options prove = {
         .against = v->source,
         .prove = true,
+        .exact = args_has(v->args, "exact"),
         .gates = task_gates(&v->task),
         .n_gates = v->task.n_gates,
     };
@@ -79,8 +87,9 @@ const struct command cli_verify = {
     .operands = "FILE SOURCE",
     .summary = "prove a quantized file against its source",
     .about = "Proves FILE against SOURCE, the checkpoint that it was made from: every element of\n"
-             "every quantized tensor lies within its error bound, every other tensor is identical\n"
-             "byte for byte, and none is missing or left over. Exit 0 if so, 1 if not.\n",
+             "every quantized tensor lies within its error bound, its scales and zero points are\n"
+             "those that SOURCE gives, every other tensor is identical byte for byte, and none is\n"
+             "missing or left over. Exit 0 if so, 1 if not.\n",
     .examples = "  qplan verify model.int8.safetensors model.safetensors\n"
                 "  qplan verify --quiet --fail-if 'sqnr_db<30' model.int8.safetensors "
                 "model.safetensors\n",

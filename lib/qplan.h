@@ -527,7 +527,8 @@ bool qplan_metric_at(size_t i, struct qplan_metric *out);
 struct qplan_inspect_options {
     const struct qplan_checkpoint *against; /* the source, to measure; or NULL */
     bool prove;                             /* verify: a source tensor missing is an offence */
-    const char *const *include;             /* report only tensors that one of these matches */
+    bool exact; /* with a source: compute every byte of quantized tensors again and compare */
+    const char *const *include; /* report only tensors that one of these matches */
     size_t n_include;
     const struct qplan_gate *const *gates;
     size_t n_gates;

@@ -23,6 +23,7 @@ struct qp_calibrator {
     const char *name;
     bool can_clip;      /* may leave values outside the range of the codes */
     bool nearest;       /* every code is the nearest one for its parameters */
+    bool from_source;   /* parameters follow from the source alone: a proof computes them again */
     bool finds_ranges;  /* its state is the range of each set, which devices can find too */
     unsigned passes;    /* over all values of a set, before its parameters are known */
     size_t state_bytes; /* of a set */

@@ -36,6 +36,7 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 const struct qp_calibrator qp_calibrate_minmax = {
     .name = "minmax",
     .nearest = true,
+    .from_source = true,
     .finds_ranges = true,
     .passes = 1,
     .state_bytes = 2 * sizeof(double),

@@ -66,7 +66,7 @@ static enum qplan_status write_tensors(const struct qplan_plan *plan, const stru
                                        const struct qplan_run *run, bool *all_threads,
                                        struct qplan_error *err)
 {
-    enum qplan_status status = qp_run_units(plan, outs, run, all_threads, err);
+    enum qplan_status status = qp_run_units(plan, outs, QP_ALL_ROLES, run, all_threads, err);
     if (status != QPLAN_OK && status != QPLAN_ERR_VALUE)
         return status;
     QP_TRY(qp_source_unchanged(&plan->checkpoint->source, err));

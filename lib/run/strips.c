@@ -56,7 +56,7 @@ enum qplan_status qp_worker_write(struct qp_worker *w, enum qp_joined_kind kind,
     const uint64_t at = qp_outs_at(w->context->outs, entry, off);
     if (entry->file != joined->file || at != joined->at + joined->n || n > joined->cap - joined->n)
         QP_TRY(flush_joined(w, joined));
-    if (n > joined->cap)
+    if (n > joined->cap || w->context->outs->there) /* what is compared is so by its tensor */
         return qp_outs_write(w->context->outs, entry, off, bytes, n, w->err);
     if (joined->n == 0) {
         joined->file = entry->file;
@@ -297,7 +297,8 @@ static enum qplan_status quantize_strip(struct qp_worker *w)
         QP_TRY(qp_worker_finish(w, pass, n, b->state, b->scale, b->zero));
     }
     QP_TRY(qp_worker_put_scales(w, n, b->scale));
-    QP_TRY(qp_worker_put_codes(w, b->scale, b->zero));
+    if (w->context->roles == QP_ALL_ROLES)
+        QP_TRY(qp_worker_put_codes(w, b->scale, b->zero));
     return qp_worker_put_zeros(w, n, b->zero); /* in the file they follow the codes */
 }
 

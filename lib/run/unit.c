@@ -69,24 +69,26 @@ static enum qplan_status end_pass(struct qp_worker *w)
 static enum qplan_status see_piece(struct qp_worker *w)
 {
     bool is_last = false;
-    QP_TRY(qp_worker_read(w));
     QP_TRY(qp_worker_see(w, w->unit->pass));
     return merge_in_turn(w, &is_last) && is_last ? end_pass(w) : QPLAN_OK;
 }
 
 static enum qplan_status encode_piece(struct qp_worker *w)
 {
-    struct qp_job *job = w->context->job;
-    struct qp_slot *slot = w->unit->slot;
+    const struct qp_slot *slot = w->unit->slot;
     const size_t first = (size_t)w->piece.first_set;
-    QP_TRY(qp_worker_read(w));
-    QP_TRY(qp_worker_put_codes(w, (const char *)slot->scale + first * w->kernels->work_bytes,
-                               slot->zero + first));
+    return qp_worker_put_codes(w, (const char *)slot->scale + first * w->kernels->work_bytes,
+                               slot->zero + first);
+}
+
+/* A piece of the last pass is done: behind the last one the slot is free for another strip. */
+static void leave_slot(const struct qp_worker *w)
+{
+    struct qp_job *job = w->context->job;
     (void)pthread_mutex_lock(&job->lock);
-    if (--slot->codes_left == 0)
+    if (--w->unit->slot->pieces_left == 0)
         (void)pthread_cond_broadcast(&job->changed);
     (void)pthread_mutex_unlock(&job->lock);
-    return QPLAN_OK;
 }
 
 static enum qplan_status do_piece(struct qp_worker *w)
@@ -94,7 +96,11 @@ static enum qplan_status do_piece(struct qp_worker *w)
     const struct qp_unit *unit = w->unit;
     qp_worker_prepare(w);
     qp_piece_at(&w->sets, &unit->strip, unit->piece, &w->piece);
-    return unit->pass < unit->tensor->calibrator->passes ? see_piece(w) : encode_piece(w);
+    QP_TRY(qp_worker_read(w));
+    QP_TRY(unit->pass < unit->tensor->calibrator->passes ? see_piece(w) : encode_piece(w));
+    if (unit->pass + 1 == qp_passes(unit->tensor, w->context->roles))
+        leave_slot(w);
+    return QPLAN_OK;
 }
 
 enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
@@ -114,7 +120,7 @@ enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struc
     return QPLAN_ERR_INTERNAL;
 }
 
-uint64_t qp_unit_bytes(const struct qp_unit *unit)
+uint64_t qp_unit_bytes(const struct qp_unit *unit, enum qp_roles roles)
 {
     if (unit->kind == QP_UNIT_COPY || unit->kind == QP_UNIT_WHOLE)
         return unit->n;
@@ -122,10 +128,10 @@ uint64_t qp_unit_bytes(const struct qp_unit *unit)
         return qp_source_entry(unit->batch[unit->n_batch - 1])->end -
                qp_source_entry(unit->batch[0])->begin;
     const struct qp_strip *strip = &unit->strip;
-    const unsigned passes = unit->tensor->calibrator->passes;
+    const unsigned passes = qp_passes(unit->tensor, roles);
     const uint64_t bytes = strip->n_rows * strip->n_cols * qp_source_elem_bytes(unit->tensor);
     /* A share of the strip; the last piece takes what the division left. */
-    const uint64_t n_units = (passes + 1) * strip->n_pieces;
-    const bool is_last = unit->pass == passes && unit->piece + 1 == strip->n_pieces;
+    const uint64_t n_units = passes * strip->n_pieces;
+    const bool is_last = unit->pass + 1 == passes && unit->piece + 1 == strip->n_pieces;
     return is_last ? bytes - bytes / n_units * (n_units - 1) : bytes / n_units;
 }

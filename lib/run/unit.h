@@ -10,6 +10,7 @@
 #include "lib/device/recheck.h"
 #include "lib/plan/plan.h"
 #include "lib/store/parts.h"
+#include "units.h"
 
 enum qp_unit_kind {
     QP_UNIT_BATCH, /* small tensors that follow each other: one read for many */
@@ -24,8 +25,8 @@ struct qp_slot {
     void *scale;
     int32_t *zero;
     unsigned passes_done;
-    uint64_t n_merged;   /* pieces of the pass that is under way, in their order */
-    uint64_t codes_left; /* pieces whose codes are not written */
+    uint64_t n_merged;    /* pieces of the pass that is under way, in their order */
+    uint64_t pieces_left; /* of its last pass */
 };
 
 struct qp_unit {
@@ -77,6 +78,7 @@ struct qp_unit_context {
     const struct qplan_plan *plan;
     const struct qp_outs *outs;
     struct qplan_device *device; /* NULL = the CPU */
+    enum qp_roles roles;
 };
 
 /* The bytes of a tensor in the source. */
@@ -91,13 +93,20 @@ static inline size_t qp_source_elem_bytes(const struct qp_plan_tensor *t)
     return qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
 }
 
+/* How often a strip that is read in pieces is read: for each pass of the calibrator, and for codes.
+ */
+static inline unsigned qp_passes(const struct qp_plan_tensor *t, enum qp_roles roles)
+{
+    return t->calibrator->passes + (roles == QP_ALL_ROLES);
+}
+
 /* Does one unit. */
 enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
                               struct qp_unit_buffers *buffers, struct qplan_error *err);
 
 /* For progress: the source bytes of a unit; a byte that is read in n passes counts 1/n each time.
  */
-uint64_t qp_unit_bytes(const struct qp_unit *unit);
+uint64_t qp_unit_bytes(const struct qp_unit *unit, enum qp_roles roles);
 
 /*
  * Describes the first value of a tensor that is not finite and how many there are: VALUE. The

@@ -170,7 +170,7 @@ static void advance_piece(struct engine *e, const struct qp_plan_tensor *t)
     if (++c->piece < c->strip.n_pieces)
         return;
     c->piece = 0;
-    if (c->kind == QP_UNIT_PIECE && c->pass < t->calibrator->passes)
+    if (c->kind == QP_UNIT_PIECE && c->pass + 1 < qp_passes(t, e->context.roles))
         c->pass++;
     else if (qp_strip_next(&e->sets, &c->strip, &c->band, &c->col))
         enter_strip(e, t);
@@ -184,7 +184,7 @@ static bool may_start(const struct cursor *c)
     if (c->kind != QP_UNIT_PIECE)
         return true;
     if (c->pass == 0)
-        return c->piece > 0 || c->slot->codes_left == 0; /* its last strip is done */
+        return c->piece > 0 || c->slot->pieces_left == 0; /* its last strip is done */
     return c->slot->passes_done >= c->pass;
 }
 
@@ -193,7 +193,7 @@ static void open_slot(struct qp_slot *slot, const struct qp_strip *strip,
 {
     slot->passes_done = 0;
     slot->n_merged = 0;
-    slot->codes_left = strip->n_pieces;
+    slot->pieces_left = strip->n_pieces;
     memset(slot->state, 0, (size_t)strip->n_sets * calibrator->state_bytes);
 }
 
@@ -313,7 +313,7 @@ static bool claim(struct engine *e, struct qp_unit *unit)
             (void)pthread_cond_wait(&e->job.changed, &e->job.lock);
     }
     if (found)
-        e->claimed_bytes += qp_unit_bytes(unit);
+        e->claimed_bytes += qp_unit_bytes(unit, e->context.roles);
     (void)pthread_mutex_unlock(&e->job.lock);
     return found;
 }
@@ -325,7 +325,7 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
     if (!claim(e, &unit))
         return false;
     if (qp_unit_run(&e->context, &unit, buffers, err) == QPLAN_OK)
-        qp_job_advance(job, qp_unit_bytes(&unit));
+        qp_job_advance(job, qp_unit_bytes(&unit, e->context.roles));
     else
         qp_job_fail(job, unit.number, err);
     return true;
@@ -344,7 +344,7 @@ static int by_place(const void *a, const void *b)
 }
 
 static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan *plan,
-                                       struct qplan_error *err)
+                                       uint64_t *n_bytes, struct qplan_error *err)
 {
     e->order = qp_alloc(plan->n_tensors, sizeof *e->order);
     if (!e->order)
@@ -352,6 +352,7 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
     for (size_t i = 0; i < plan->n_tensors; i++) {
         if (qp_tensor_bytes(plan->tensors[i].source) > 0)
             e->order[e->n_order++] = &plan->tensors[i];
+        *n_bytes += qp_tensor_bytes(plan->tensors[i].source);
     }
     if (e->n_order > 0)
         qsort(e->order, e->n_order, sizeof *e->order, by_place);
@@ -379,7 +380,7 @@ static size_t largest_band(const struct qp_job *job)
 }
 
 enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
-                               const struct qplan_run *run, bool *all_threads,
+                               enum qp_roles roles, const struct qplan_run *run, bool *all_threads,
                                struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
@@ -397,11 +398,11 @@ enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_ou
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
-    e->context = (struct qp_unit_context){&e->job, plan, outs, device};
-    enum qplan_status status = order_tensors(e, plan, err);
+    e->context = (struct qp_unit_context){&e->job, plan, outs, device, roles};
+    uint64_t total_bytes = 0;
+    enum qplan_status status = order_tensors(e, plan, &total_bytes, err);
     if (status == QPLAN_OK)
-        status = qp_job_run(&e->job, device ? &on_device : &on_cpu, run,
-                            plan->checkpoint->source.data_bytes, err);
+        status = qp_job_run(&e->job, device ? &on_device : &on_cpu, run, total_bytes, err);
     *all_threads = e->job.n_ran == e->job.n_workers;
     qp_free(e->order);
     qp_free(e);

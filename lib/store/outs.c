@@ -29,12 +29,52 @@ enum qplan_status qp_outs_open(struct qp_outs *outs, const char *path, bool forc
 
 uint64_t qp_outs_at(const struct qp_outs *outs, const struct qplan_entry *entry, uint64_t off)
 {
-    return qp_st_at(outs->news[entry->file].header_bytes, entry, off);
+    const uint64_t header_bytes = outs->there ? outs->there->files[entry->file].header_bytes
+                                              : outs->news[entry->file].header_bytes;
+    return qp_st_at(header_bytes, entry, off);
 }
+
+/* ---- Comparing instead of writing --------------------------------------------------------------
+ */
+
+struct qp_outs qp_outs_compare(const struct qp_source *there, qp_differ_fn differ, void *ctx)
+{
+    return (struct qp_outs){.there = there, .differ = differ, .ctx = ctx};
+}
+
+/* Counts the bytes that differ in n of a difference, from its byte off on. */
+static void count_wrong(struct qp_difference *d, size_t off, const char *there, size_t n)
+{
+    if (memcmp(d->bytes + off, there, n) == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (d->bytes[off + i] != there[i] && d->n_wrong++ == 0)
+            d->first = off + i;
+    }
+}
+
+static enum qplan_status compare(const struct qp_outs *outs, struct qp_difference *d,
+                                 struct qplan_error *err)
+{
+    char there[16 << 10];
+    for (size_t off = 0; off < d->n; off += sizeof there) {
+        const size_t n = d->n - off < sizeof there ? d->n - off : sizeof there;
+        QP_TRY(qp_source_read(outs->there, d->entry, d->off + off, there, n, err));
+        count_wrong(d, off, there, n);
+    }
+    if (d->n_wrong > 0)
+        outs->differ(outs->ctx, d);
+    return QPLAN_OK;
+}
+
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 enum qplan_status qp_outs_write(const struct qp_outs *outs, const struct qplan_entry *entry,
                                 uint64_t off, const void *bytes, size_t n, struct qplan_error *err)
 {
+    struct qp_difference difference = {.entry = entry, .off = off, .bytes = bytes, .n = n};
+    if (outs->there)
+        return compare(outs, &difference, err);
     return qp_out_write(&outs->files[entry->file], qp_outs_at(outs, entry, off), bytes, n, err);
 }
 

@@ -1,17 +1,40 @@
 /*
  * outs.h - the files of a checkpoint that is written: headers, bytes of stored tensors by their
  * offsets, and names at the very end. One file for now; it appears complete or not at all.
+ *
+ * Bytes may also go to a checkpoint that is there already: then nothing is written, and every byte
+ * is compared with the one in its place.
  */
 #ifndef QP_STORE_OUTS_H
 #define QP_STORE_OUTS_H
 
 #include "source.h"
 
+/* Bytes of a stored tensor that are not those in their place: n_wrong of n. */
+struct qp_difference {
+    const struct qplan_entry *entry;
+    uint64_t off;      /* of the first of the n */
+    const char *bytes; /* those that would have been written */
+    size_t n, n_wrong;
+    size_t first; /* of those that differ */
+};
+
+/* Takes a difference; called by several threads at once. */
+typedef void (*qp_differ_fn)(void *ctx, const struct qp_difference *difference);
+
 struct qp_outs {
     struct qp_out *files;
     const struct qp_st_new *news; /* what they will be; the caller's */
     size_t n_files;
+
+    /* In the place of all that: where bytes are compared. */
+    const struct qp_source *there;
+    qp_differ_fn differ;
+    void *ctx;
 };
+
+/* Outs whose bytes are compared with those of a source. They need not be discarded. */
+struct qp_outs qp_outs_compare(const struct qp_source *there, qp_differ_fn differ, void *ctx);
 
 /*
  * Makes the files of a checkpoint that will be called path, and writes their headers. USAGE if path

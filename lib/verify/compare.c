@@ -5,6 +5,7 @@
 #include "compare.h"
 
 #include "lib/run/decode.h"
+#include "recompute.h"
 
 #include "lib/model/dtype.h"
 
@@ -46,7 +47,8 @@ struct task {
     struct qp_decoder decoder;
     struct qp_code_rule rule;
     bool can_clip;
-    double largest; /* error so far: only where a larger one is matters */
+    const struct qp_calibrator *calibrator; /* that is computed again; or NULL */
+    double largest;                         /* error so far: only where a larger one is matters */
     struct qp_finding *found;
 };
 
@@ -193,24 +195,73 @@ static void measure_part(struct task *task, const struct qp_decoded *part)
         check_part(task, part);
 }
 
-static enum qplan_status read_source(const struct qp_compare *c, struct task *task,
+/* Reads n elements of the source from the first of the unit on. */
+static enum qplan_status read_source(const struct qp_compare *c, struct task *task, uint64_t n,
                                      struct qplan_error *err)
 {
     const struct qp_compare_unit *unit = task->unit;
     const struct qplan_entry *entry = unit->pair->source->entry;
     const size_t size = task->kernels->elem_bytes;
     task->source = qp_source_room(c->source, entry, unit->elem * size, task->b->source);
-    return qp_source_read(c->source, entry, unit->elem * size, task->source, (size_t)unit->n * size,
-                          err);
+    return qp_source_read(c->source, entry, unit->elem * size, task->source, (size_t)n * size, err);
+}
+
+/*
+ * The elements of all sets that begin in the unit, as far as they follow each other and fit: from
+ * the first of these sets to the end of the last, which may lie behind the unit.
+ */
+static void find_whole_sets(const struct qp_compare *c, const struct task *task,
+                            const struct qp_sets *sets, uint64_t *begin, uint64_t *end)
+{
+    const struct qp_compare_unit *unit = task->unit;
+    *begin = *end = unit->elem + unit->n;
+    if (!task->calibrator || sets->band_rows != 1)
+        return;
+    const uint64_t first = qp_set_limit(sets, unit->elem);
+    const uint64_t behind = qp_set_limit(sets, unit->elem + unit->n);
+    if ((behind - unit->elem) * task->kernels->elem_bytes > c->source_bytes)
+        return;
+    *begin = first;
+    *end = behind;
+}
+
+/* Computes the parameters of these sets again, and counts those that are stored so. */
+static enum qplan_status recompute(const struct qp_compare *c, struct task *task,
+                                   const struct qp_sets *sets, uint64_t begin, uint64_t end,
+                                   struct qplan_error *err)
+{
+    const struct qp_compare_buffers *b = task->b;
+    const struct qp_whole_sets whole = {
+        .file = c->file,
+        .tensor = task->decoder.tensor,
+        .calibrator = task->calibrator,
+        .calibration = {task->kernels, task->decoder.quantizer, &task->rule},
+        .sets = sets,
+        .begin = begin,
+        .end = end,
+        .src = (const char *)task->source + (begin - task->unit->elem) * task->kernels->elem_bytes,
+        .n_sets = c->window_sets,
+        .stored = b->window,
+        .state = b->state,
+        .scale = b->scale,
+        .zero = b->zero,
+    };
+    return qp_recompute_sets(&whole, &task->found->part.sets_same, err);
 }
 
 static enum qplan_status compare_codes(const struct qp_compare *c, struct task *task,
                                        struct qplan_error *err)
 {
+    const struct qp_tensor *tensor = task->decoder.tensor;
+    struct qp_sets sets;
     struct qp_decoded part;
+    uint64_t begin, end;
     bool found;
-    QP_TRY(read_source(c, task, err));
+    qp_sets_make(&sets, tensor->scheme, tensor->shape, tensor->rank);
+    find_whole_sets(c, task, &sets, &begin, &end);
+    QP_TRY(read_source(c, task, end - task->unit->elem, err));
     QP_TRY(qp_decode_begin(&task->decoder, c->isa, err));
+    QP_TRY(recompute(c, task, &sets, begin, end, err));
     QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     while (found) {
         measure_part(task, &part);
@@ -248,7 +299,7 @@ static enum qplan_status compare_on_device(const struct qp_compare *c, struct ta
                                 .n = task->unit->n};
     bool found;
     qp_flat_begin(&walk, task->kernels->dtype);
-    QP_TRY(read_source(c, task, err));
+    QP_TRY(read_source(c, task, task->unit->n, err));
     const char *source = task->source;
     QP_TRY(qp_flat_next(&walk, &found, err));
     while (found) {
@@ -268,6 +319,7 @@ static void prepare(const struct qp_compare *c, struct task *task)
         qp_source_kernels(qp_storage_row((enum qplan_storage)tensor->storage)->dtype, c->isa);
     task->rule = qp_code_rule(tensor->scheme);
     task->can_clip = calibrator && calibrator->can_clip;
+    task->calibrator = c->recompute ? qp_pair_calibrator(task->unit->pair) : NULL;
     task->decoder = (struct qp_decoder){.source = c->file,
                                         .tensor = tensor,
                                         .work = task->kernels->work,

@@ -14,7 +14,9 @@ struct qp_compare {
     const struct qp_source *file, *source;
     struct qplan_device *device; /* NULL = the CPU */
     enum qplan_isa isa;
-    size_t window_sets; /* room of the window */
+    bool recompute;      /* parameters, in passing */
+    size_t window_sets;  /* room of the window */
+    size_t source_bytes; /* room for elements of the source */
 };
 
 /* What a worker does at a time: elements of a quantized tensor, bytes of a kept one. */
@@ -30,6 +32,8 @@ struct qp_compare_buffers {
     void *block;  /* decoded values in working precision */
     void *codes;  /* room for those of a unit */
     struct qp_param_window window;
+    void *state, *scale; /* parameters computed again: room for as many sets as the window has */
+    int32_t *zero;
     double *bound;
     struct qp_sums *sums;
     struct qp_flat_buffers flat; /* in the place of all but source and sums, on a device */

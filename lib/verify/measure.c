@@ -80,6 +80,9 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
     b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->window.stored = qp_take(carve, QP_PART_ROOM(n_sets, sizeof(float)));
+    b->state = qp_take(carve, n_sets * QP_MOST_STATE_BYTES);
+    b->scale = qp_take(carve, n_sets * sizeof(double));
+    b->zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->bound = qp_take(carve, n_sets * sizeof(double));
     b->sums = qp_take(carve, n / QP_BLOCK * sizeof *b->sums);
 }
@@ -107,6 +110,7 @@ static void carve_ring(struct qp_carve *carve, size_t tile_bytes, struct qp_job 
         ring[i] = (struct slot){.sums = sums + i * n_blocks};
     e->ring = ring;
     e->compare.window_sets = window_sets(tile_bytes);
+    e->compare.source_bytes = tile_bytes;
 }
 
 /* In what the units of a pair count: elements, or bytes of a kept tensor. */
@@ -150,6 +154,7 @@ static void add_finding(const struct qp_compare_unit *unit, const struct qp_find
     total->clipped += part->clipped;
     total->nonfinite += part->nonfinite;
     total->bad_fill += part->bad_fill;
+    total->sets_same += part->sets_same;
     total->max_clip = part->max_clip > total->max_clip ? part->max_clip : total->max_clip;
 }
 
@@ -246,8 +251,8 @@ static enum qplan_status take_device(struct engine *e, size_t n, const struct qp
 }
 
 enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_source *file,
-                                   const struct qp_source *source, const struct qplan_run *run,
-                                   struct qplan_error *err)
+                                   const struct qp_source *source, bool recompute,
+                                   const struct qplan_run *run, struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_compare_buffers),
                                              .carve = carve_buffers,
@@ -266,6 +271,7 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
     e->compare.file = file;
     e->compare.source = source;
     e->compare.isa = run ? run->isa : QPLAN_ISA_BEST;
+    e->compare.recompute = recompute;
     e->flat = (struct qp_flat){.ctx = e, .n_items = n, .length = pair_length};
     for (size_t i = 0; i < n; i++)
         pairs[i].result = (struct qp_measure){.max_abs = -1};

@@ -14,6 +14,14 @@ struct qp_param_facts {
     double half_step, bound; /* over the sets that do not decode to 0 alone; < 0 = there are none */
 };
 
+/* Stored bytes that are not those that the source and the record give. */
+struct qp_wrong {
+    uint64_t n_bytes;                /* 0 = there are none that are known */
+    const struct qplan_entry *entry; /* the stored tensor with the first of them */
+    uint64_t elem;                   /* the element of it */
+    char computed[8];                /* what it should be */
+};
+
 /* What the comparison found. */
 struct qp_measure {
     double e2, x2, y2; /* sums over finite elements */
@@ -25,6 +33,8 @@ struct qp_measure {
     uint64_t first;     /* the first of them: element, or byte of a kept tensor */
     double x, y, bound; /* there: source value, decoded value, what was allowed */
     uint64_t bad_fill;  /* lines of codes whose filling bits are not 0 */
+    uint64_t sets_same; /* sets whose parameters, computed in passing, are the stored ones */
+    struct qp_wrong wrong;
 };
 
 /* A tensor of the file and the source tensor that it must stand for. */
@@ -48,9 +58,12 @@ enum qplan_status qp_read_param_facts(const struct qplan_checkpoint *file,
                                       const struct qp_tensor *tensor, bool strict,
                                       struct qp_param_facts *facts, struct qplan_error *err);
 
-/* Fills the result of every pair. Types and shapes have been found to agree. */
+/*
+ * Fills the result of every pair, with .sets_same if recompute. Types and shapes have been found to
+ * agree.
+ */
 enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct qp_source *file,
-                                   const struct qp_source *source, const struct qplan_run *run,
-                                   struct qplan_error *err);
+                                   const struct qp_source *source, bool recompute,
+                                   const struct qplan_run *run, struct qplan_error *err);
 
 #endif

@@ -17,6 +17,12 @@
  *  - A scale that is no finite number above 0 proves nothing: every element of its set offends.
  *  - Spare nibbles of rows of 4-bit codes are 0.
  *
+ * Proven of the parameters of every set:
+ *  - Where the recorded calibrator chooses them from the source alone (minmax), scale and zero
+ * point are, byte for byte, those that it chooses. So no file passes with wider parameters.
+ *  - With .exact also every code: the bytes of each quantized tensor are those that this source and
+ *    this record give.
+ *
  * Proven of the file:
  *  - Its metadata are those of the source, apart from "format" and the keys that qplan owns.
  *  - Neither file has changed while it was read.
@@ -24,9 +30,6 @@
  *    that its record gives (formats/qplan/native_read.c).
  *
  * Not proven:
- *  - That scales and zero points are those that the recorded calibrator chooses: wider ones pass,
- *    with the wider bound that the report shows. Nor that zero points are codes, or those of a
- *    symmetric scheme, nor that codes keep to a narrow range.
  *  - The order of tensors in the file, the value of "format", and the numerics revision.
  *  - That anything is quantized at all.
  *  - Without .strict (inspect with a source): that the file has all tensors and the metadata of the
@@ -36,6 +39,8 @@
 
 #include "formats/record.h"
 #include "lib/base/alloc.h"
+#include "lib/model/dtype.h"
+#include "recompute.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -45,7 +50,8 @@
 struct prover {
     struct qp_proof *proof;
     size_t n_pairs;
-    bool failed; /* err describes the first offence, if .strict */
+    bool failed;     /* err describes the first offence, if .strict */
+    bool impossible; /* what the file says it was made by cannot be done to the source */
     struct qplan_error *err;
 };
 
@@ -133,8 +139,62 @@ static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
     }
 }
 
+/* ---- Every parameter, and if asked every code, is what the source gives ------------------------
+ */
+
+/* An element of a stored tensor as text: a float as a number, any other by its bits. */
+static void format_element(char out[QP_F64_TEXT], const struct qplan_entry *entry,
+                           const char *bytes)
+{
+    const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)entry->storage);
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    uint64_t bits = 0;
+    double value;
+    memcpy(&bits, bytes, row->bits / 8);
+    if (row->is_source) {
+        f64->load(row->dtype, 1, bytes, &value);
+        qp_format_f64(out, value);
+    } else {
+        (void)snprintf(out, QP_F64_TEXT, "0x%0*" PRIx64, row->bits / 4, bits);
+    }
+}
+
+static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair *pair)
+{
+    const struct qp_source *file = &p->proof->file->source;
+    const struct qp_wrong *wrong = &pair->result.wrong;
+    const struct qplan_entry *entry = wrong->entry;
+    const size_t size = qplan_storage_bits((enum qplan_storage)entry->storage) / 8;
+    char subject[512], at[256], computed[QP_F64_TEXT], found[QP_F64_TEXT], stored[8];
+    QP_TRY(qp_source_read(file, entry, wrong->elem * size, stored, size, p->err));
+    format_element(computed, entry, wrong->computed);
+    format_element(found, entry, stored);
+    offend(p, qp_listing_subject(subject, &file->listing, entry),
+           "not what %s gives for the source at %s: expected %s, found %s, and %" PRIu64
+           " such bytes in all",
+           pair->file->calibrate,
+           qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, wrong->elem), computed,
+           found, wrong->n_bytes);
+    return QPLAN_OK;
+}
+
+/* Computes again what the file says; a scale that the source cannot have is an offence. */
+static enum qplan_status recompute(struct prover *p, const struct qplan_run *run)
+{
+    const struct qp_proof *proof = p->proof;
+    struct qplan_error why;
+    const enum qplan_status status = qp_recompute_pairs(proof->pairs, p->n_pairs, proof->file,
+                                                        proof->source, proof->exact, run, &why);
+    p->impossible = status == QPLAN_ERR_VALUE;
+    if (p->impossible)
+        offend(p, why.subject, "%s", why.message);
+    else if (status != QPLAN_OK && p->err)
+        *p->err = why;
+    return p->impossible ? QPLAN_OK : status;
+}
+
 /* Walks tensors and pairs in step: the pairs are some of the tensors, in their order. */
-static void judge_pairs(struct prover *p)
+static enum qplan_status judge_pairs(struct prover *p)
 {
     struct qp_tested *tested = p->proof->tested;
     for (size_t i = 0; i < p->n_pairs; i++, tested++) {
@@ -143,10 +203,15 @@ static void judge_pairs(struct prover *p)
             tested++;
         if (pair->file->scheme)
             tested->measure = &pair->result;
-        tested->proven = pair->result.offences == 0 && pair->result.bad_fill == 0;
-        if (!tested->proven)
+        const bool within = pair->result.offences == 0 && pair->result.bad_fill == 0;
+        tested->proven =
+            within && pair->result.wrong.n_bytes == 0 && !(p->impossible && pair->file->scheme);
+        if (!within)
             offend_by_pair(p, pair);
+        else if (pair->result.wrong.n_bytes > 0)
+            QP_TRY(offend_by_bytes(p, pair));
     }
+    return QPLAN_OK;
 }
 
 /* ---- Every tensor of the source is in the file -------------------------------------------------
@@ -209,10 +274,11 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
     QP_TRY(find_partners(&p));
     /* What cannot be read to its end is not judged: such a failure takes the place of an offence.
      */
-    QP_TRY(qp_measure_pairs(proof->pairs, p.n_pairs, file, source, run, err));
+    QP_TRY(qp_measure_pairs(proof->pairs, p.n_pairs, file, source, !proof->exact, run, err));
+    QP_TRY(recompute(&p, run));
     QP_TRY(qp_source_unchanged(source, err));
     QP_TRY(qp_source_unchanged(file, err));
-    judge_pairs(&p);
+    QP_TRY(judge_pairs(&p));
     find_missing(&p);
     if (proof->strict)
         compare_metadata(&p);

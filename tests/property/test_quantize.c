@@ -408,10 +408,10 @@ static bool assert_found(const struct written *w, const struct source *s, const 
     return true;
 }
 
-/* Flips a bit of one part of "w" and looks; puts it back. */
-static bool flip_and_look(struct written *w, const struct source *s, const char *scheme,
-                          uint64_t begin, uint64_t end, uint64_t *seed)
+/* Flips a bit of the codes of "w" and looks; puts it back. */
+static bool flip_code(struct written *w, const struct source *s, const char *scheme, uint64_t *seed)
 {
+    const uint64_t begin = w->codes, end = w->codes_end;
     uint64_t at = begin + random_below(seed, end - begin);
     unsigned char mask = (unsigned char)(1 << random_below(seed, 8));
     flip_byte(path_of("q"), at, mask);
@@ -422,11 +422,24 @@ static bool flip_and_look(struct written *w, const struct source *s, const char 
     return bad;
 }
 
+/* Flips a bit of a parameter, which has one right value, and looks; puts it back. */
+static void flip_parameter(const char *scheme, uint64_t begin, uint64_t end, uint64_t *seed)
+{
+    const uint64_t at = begin + random_below(seed, end - begin);
+    const unsigned char mask = (unsigned char)(1 << random_below(seed, 8));
+    struct qplan_error err;
+    flip_byte(path_of("q"), at, mask);
+    const enum qplan_status status = verify_file(path_of("q"), path_of("s"), &err);
+    if (status != QPLAN_ERR_PROOF && status != QPLAN_ERR_INVALID)
+        fail_msg("%s: a bit of the parameters at %" PRIu64 " is not found", scheme, at - begin);
+    flip_byte(path_of("q"), at, mask);
+}
+
 static void flips_are_found_exactly_where_they_matter(void **state)
 {
     static struct source s;
     uint64_t seed = 3;
-    int n_codes = 0, n_scales = 0, n_zeros = 0;
+    int n_codes = 0;
     (void)state;
     for (int i = 0; i < 150; i++) {
         char text[QPLAN_SCHEME_TEXT];
@@ -439,14 +452,13 @@ static void flips_are_found_exactly_where_they_matter(void **state)
         OK(quantize_file(path_of("s"), path_of("q"), text, &run, &err), &err);
         read_written(&w, path_of("q"), &scheme);
         for (int k = 0; k < 4; k++) {
-            n_codes += flip_and_look(&w, &s, text, w.codes, w.codes_end, &seed);
-            n_scales += flip_and_look(&w, &s, text, w.scale, w.scale_end, &seed);
-            n_zeros += flip_and_look(&w, &s, text, w.zero, w.zero_end, &seed);
+            n_codes += flip_code(&w, &s, text, &seed);
+            flip_parameter(text, w.scale, w.scale_end, &seed);
+            flip_parameter(text, w.zero, w.zero_end, &seed);
         }
         free(w.bytes);
     }
-    /* Low bits of a scale may change nothing that matters; nearly all others must. */
-    assert_true(n_codes > 570 && n_scales > 200 && n_zeros > 590);
+    assert_true(n_codes > 570); /* others are next to a tie */
 }
 
 static void every_byte_of_a_kept_tensor_counts(void **state)

@@ -27,13 +27,14 @@ struct sample {
 };
 
 /*
- * Errors: row 0 one of -0.2; row 1 all zeros; row 2 has scale 1 and is not zeros, errors 0.25 and
- * -0.5; row 3 has a zero point, errors 0 and 0.0625.
+ * The parameters are those of minmax: each row but that of zeros has its least and its largest
+ * value 255 steps apart. Errors: row 0 one of -0.2; row 1 all zeros; row 2 has scale 1 and is not
+ * zeros, errors 0.25; row 3 has a zero point, errors 0 and 0.0625.
  */
 static const struct sample plain_sample = {
     .name = "w",
-    .x = {1, -2, 0.3f, 0, 0, 0, 100.25f, -127.5f, 3, 0.25f, 0.5f, 31.8125f},
-    .codes = {2, -4, 1, 0, 0, 0, 100, -127, 3, -6, -5, 120},
+    .x = {63.5f, -64, 0.3f, 0, 0, 0, 127.25f, -127.75f, 3, -30.25f, 33.5f, 31.8125f},
+    .codes = {127, -128, 1, 0, 0, 0, 127, -128, 3, -128, 127, 120},
     .scale = {0.5f, 1, 1, 0.25f},
     .zero = {0, 0, 0, -7},
 };

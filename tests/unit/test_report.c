@@ -57,8 +57,8 @@ static void measured_numbers_are_those_of_the_formulas(void **state)
     add_moments(&m, &plain_sample);
     assert_moments(&l, "tensors.0.", &m);
     assert_moments(&l, "totals.", &m);
-    assert_int_equal(number(&l, "tensors.0.max_at.0"), 2); /* -127.5 stands for -127 */
-    assert_int_equal(number(&l, "tensors.0.max_at.1"), 1);
+    assert_int_equal(number(&l, "tensors.0.max_at.0"), 2); /* 127.25 stands for 127 */
+    assert_int_equal(number(&l, "tensors.0.max_at.1"), 0);
     assert_int_equal(number(&l, "tensors.0.clipped"), 0);
     assert_true(number(&l, "tensors.0.max_clip") == 0);
     assert_int_equal(number(&l, "tensors.0.nonfinite"), 0);
@@ -95,7 +95,7 @@ static void the_first_largest_error_is_named(void **state)
     struct sample s = plain_sample;
     struct looked l;
     (void)state;
-    s.x[5] = -0.5f; /* decodes to 0: as wrong as element 7 */
+    s.x[5] = -0.25f; /* decodes to 0: as wrong as element 6 */
     look_at(&l, &s, 1, true);
     assert_int_equal(number(&l, "tensors.0.max_at.0"), 1);
     assert_int_equal(number(&l, "tensors.0.max_at.1"), 2);
@@ -108,15 +108,15 @@ static void what_is_not_finite_is_counted_and_left_out(void **state)
     struct moments m = {0};
     struct looked l;
     (void)state;
-    s.x[0] = NAN;
-    s.codes[0] = 0; /* NaN stands as 0 */
-    s.x[6] = INFINITY;
-    s.codes[6] = 127;
-    s.x[9] = -INFINITY;
-    s.codes[9] = -128;
-    rest.x[0] = rest.x[6] = rest.x[9] = 0;
-    rest.codes[0] = rest.codes[6] = 0;
-    rest.codes[9] = rest.zero[3];
+    s.x[2] = NAN;
+    s.codes[2] = 0; /* NaN stands as 0 */
+    s.x[8] = INFINITY;
+    s.codes[8] = 127;
+    s.x[11] = -INFINITY;
+    s.codes[11] = -128;
+    rest.x[2] = rest.x[8] = rest.x[11] = 0;
+    rest.codes[2] = rest.codes[8] = 0;
+    rest.codes[11] = rest.zero[3];
     add_moments(&m, &rest);
     m.n -= 3;
     look_at(&l, &s, 1, true);

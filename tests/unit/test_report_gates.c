@@ -15,7 +15,7 @@ static void write_files(void)
     s[0].name = "a.w";
     s[1].name = "b.w";
     s[2].name = "b.x";
-    s[1].x[0] = 1.2f;
+    s[1].x[2] = 0.4f;
     for (size_t i = 0; i < N_ELEM; i++)
         s[2].x[i] *= 8;
     for (size_t i = 0; i < ROWS; i++)

@@ -1,0 +1,65 @@
+/*
+ * recompute_unit.c - parameters computed again in passing, while their elements are in memory.
+ */
+#include "lib/base/check.h"
+#include "recompute.h"
+
+#include <string.h>
+
+const struct qp_calibrator *qp_pair_calibrator(const struct qp_pair *pair)
+{
+    const char *name = pair->file->calibrate;
+    const struct qp_calibrator *calibrator = name ? qp_calibrator_find(name) : NULL;
+    return calibrator && calibrator->from_source ? calibrator : NULL;
+}
+
+uint64_t qp_set_limit(const struct qp_sets *sets, uint64_t elem)
+{
+    const uint64_t col = elem % sets->row_len;
+    const uint64_t limit = qp_div_up(col, sets->col_width) * sets->col_width;
+    return elem - col + qp_min_u64(limit, sets->row_len);
+}
+
+/* Computes the parameters of a tile of whole sets; false if one of them has none. */
+static bool compute(const struct qp_whole_sets *w, const struct qp_tile *tile, const void *src)
+{
+    const size_t n = qp_tile_sets(tile);
+    size_t good = n;
+    memset(w->state, 0, n * w->calibrator->state_bytes);
+    for (unsigned pass = 0; pass < w->calibrator->passes && good == n; pass++) {
+        (void)w->calibrator->see(&w->calibration, pass, tile, src, w->state);
+        good = w->calibrator->finish(&w->calibration, pass, n, w->state, w->scale, w->zero);
+    }
+    return good == n;
+}
+
+static uint64_t count_same(const struct qp_whole_sets *w, size_t n)
+{
+    const size_t size = w->calibration.kernels->work_bytes;
+    if (memcmp(w->scale, w->stored.scale, n * size) == 0 &&
+        memcmp(w->zero, w->stored.zero, n * sizeof *w->zero) == 0)
+        return n;
+    uint64_t same = 0;
+    for (size_t i = 0; i < n; i++)
+        same += w->zero[i] == w->stored.zero[i] &&
+                memcmp((char *)w->scale + i * size, (char *)w->stored.scale + i * size, size) == 0;
+    return same;
+}
+
+enum qplan_status qp_recompute_sets(const struct qp_whole_sets *w, uint64_t *n_same,
+                                    struct qplan_error *err)
+{
+    const struct qp_source_kernels *k = w->calibration.kernels;
+    struct qp_tile tile;
+    uint64_t set;
+    *n_same = 0;
+    for (uint64_t at = w->begin; at < w->end;) {
+        const char *src = (const char *)w->src + (at - w->begin) * k->elem_bytes;
+        at += qp_tile_at(w->sets, at, w->end, w->n_sets, &tile, &set);
+        const size_t n = qp_tile_sets(&tile);
+        QP_TRY(qp_read_params(w->file, w->tensor, k->work, set, n, &w->stored, err));
+        if (compute(w, &tile, src))
+            *n_same += count_same(w, n);
+    }
+    return QPLAN_OK;
+}
