@@ -128,8 +128,10 @@ static enum qplan_status run_with_fields(const struct args *args, struct qplan_o
 static enum qplan_status op_run(const struct args *args, const char *name, struct qplan_error *err)
 {
     struct qplan_op_preference preference = QPLAN_OP_PREFERENCE_DEFAULT;
-    struct qplan_op_file file = {
-        .op = name, .force = args_has(args, "force"), .preference = &preference};
+    struct qplan_op_file file = {.op = name,
+                                 .force = args_has(args, "force"),
+                                 .preference = &preference,
+                                 .cancel = &cli_signal};
     const char *const *words;
     size_t n = args_values(args, "set", &words);
     struct qplan_op_field *fields = calloc(n + 1, sizeof *fields);

@@ -2,7 +2,6 @@
  * cmd_plan.c - qplan plan: the plan as a document, on stdout or in a new file. Reads the header of
  * the model only.
  */
-#include "document.h"
 #include "plan_args.h"
 #include "task.h"
 
@@ -33,25 +32,11 @@ struct planning {
     struct qplan_plan *plan;
 };
 
-static enum qplan_status write_file(const struct planning *p, const char *path,
-                                    struct qplan_error *err)
-{
-    struct new_document document;
-    enum qplan_status status =
-        new_document_begin(&document, path, args_has(p->args, "force"), p->model_path, err);
-    if (status == QPLAN_OK)
-        status = qplan_plan_write_json(p->plan, new_document_write, &document, err);
-    if (status == QPLAN_OK || document.error)
-        status = new_document_commit(&document, err);
-    new_document_end(&document);
-    return status;
-}
-
 static enum qplan_status write_document(const struct planning *p, struct qplan_error *err)
 {
     const char *path = args_value(p->args, "output");
     if (path && strcmp(path, "-") != 0)
-        return write_file(p, path, err);
+        return qplan_plan_write_file(p->plan, path, args_has(p->args, "force"), err);
     enum qplan_status status = qplan_plan_write_json(p->plan, cli_write_stdout, NULL, err);
     return cli_finish_stdout(status, "plan", err);
 }

@@ -47,7 +47,7 @@ enum qplan_status {
     QPLAN_ERR_UNSUPPORTED, /* legal, but not offered here */
     QPLAN_ERR_IO,          /* the file system: missing, unreadable, exists, full, changed */
     QPLAN_ERR_MEMORY,      /* out of memory, or a cap below the least that works */
-    QPLAN_ERR_CANCELLED,   /* qplan_run.cancel became non-zero */
+    QPLAN_ERR_CANCELLED,   /* cancel of qplan_run or qplan_op_file became non-zero */
     QPLAN_ERR_DEVICE,      /* the backend that was asked for cannot do this here */
     QPLAN_ERR_BUFFER,      /* operators: a buffer is shorter than shape and strides imply */
     QPLAN_ERR_WORKSPACE,   /* operators: the workspace is shorter than qplan_op_workspace_size */
@@ -382,6 +382,13 @@ void qplan_plan_free(struct qplan_plan *plan);
 /* The plan document (qplan-plan/1), one line. */
 enum qplan_status qplan_plan_write_json(const struct qplan_plan *plan, qplan_write_fn write,
                                         void *ctx, struct qplan_error *err);
+
+/*
+ * The same document as a new file, which exists afterwards complete or not at all. USAGE if path is
+ * the checkpoint itself; IO if it exists and force is not set.
+ */
+enum qplan_status qplan_plan_write_file(const struct qplan_plan *plan, const char *path, bool force,
+                                        struct qplan_error *err);
 
 /* A table for people with the exact size of the output. */
 enum qplan_status qplan_plan_write_text(const struct qplan_plan *plan, qplan_write_fn write,
@@ -823,6 +830,8 @@ struct qplan_op_file {
     const char *in_path, *out_path;
     bool force; /* replace an existing output */
     const struct qplan_op_preference *preference;
+    /* When it becomes non-zero, nothing more is read or written: CANCELLED. NULL = never. */
+    const volatile sig_atomic_t *cancel;
 };
 
 struct qplan_op_result {

@@ -49,7 +49,10 @@ static enum qplan_status identify(struct qp_file *file, struct qplan_error *err)
     file->size = (uint64_t)st.st_size;
     file->dev = st.st_dev;
     file->ino = st.st_ino;
+    file->mode = st.st_mode;
+    file->n_links = st.st_nlink;
     file->mtime = st.st_mtim;
+    file->ctime = st.st_ctim;
     /*
      * Workers read at two or more places in turn, which looks random to the system: without this
      * word it stops reading ahead (2 to 4 times slower from a disk). It is advice: no check.
@@ -131,11 +134,6 @@ enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *o
     return QPLAN_OK;
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 /* Whether a copy between this address and this place of a file is slow. */
 static bool is_entangled(uintptr_t address, uint64_t off)
 {
@@ -151,19 +149,51 @@ void *qp_io_room(void *buffer, uint64_t off, uint64_t other)
     return room;
 }
 
-enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err)
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static bool is_the_file(const struct qp_file *file, const struct stat *st)
+{
+    return st->st_dev == file->dev && st->st_ino == file->ino;
+}
+
+/* Whether the path still leads to the file. */
+static bool has_its_name(const struct qp_file *file)
 {
     struct stat st;
-    if (fstat(file->fd, &st) != 0)
+    return stat(file->path, &st) == 0 && is_the_file(file, &st);
+}
+
+/*
+ * What is not as it was, or NULL. Nobody can put the change time back, but links, unlinking and
+ * renaming move it too: it counts where neither the number of links nor the name explains it.
+ */
+static const char *what_moved(const struct qp_file *file, const struct stat *now)
+{
+    if (!is_the_file(file, now))
+        return "identity";
+    if (!same_time(&now->st_mtim, &file->mtime))
+        return "modification time";
+    const bool explained =
+        now->st_nlink != file->n_links || (!file->borrowed_fd && !has_its_name(file));
+    return same_time(&now->st_ctim, &file->ctime) || explained ? NULL : "change time";
+}
+
+enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err)
+{
+    struct stat now;
+    if (fstat(file->fd, &now) != 0)
         return qp_fail_errno(err, errno, file->shown, "cannot examine the file");
-    if ((uint64_t)st.st_size != file->size)
+    if ((uint64_t)now.st_size != file->size)
         return qp_fail(err, QPLAN_ERR_IO, file->shown,
                        "the file changed while it was read: expected %" PRIu64
                        " bytes, found %" PRIu64,
-                       file->size, (uint64_t)st.st_size);
-    /* The change time moves too when only a link is made or removed: not a change of content. */
-    if (!same_time(&st.st_mtim, &file->mtime))
+                       file->size, (uint64_t)now.st_size);
+    const char *moved = what_moved(file, &now);
+    if (moved)
         return qp_fail(err, QPLAN_ERR_IO, file->shown,
-                       "the file changed while it was read: its modification time moved");
+                       "the file changed while it was read: its %s moved", moved);
     return QPLAN_OK;
 }

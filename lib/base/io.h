@@ -19,7 +19,9 @@ struct qp_file {
     uint64_t size;
     dev_t dev;
     ino_t ino;
-    struct timespec mtime;
+    mode_t mode;
+    nlink_t n_links;
+    struct timespec mtime, ctime;
 };
 
 /* Opens a regular file; INVALID for any other kind (never blocks on a FIFO), IO otherwise. */
@@ -44,7 +46,10 @@ enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *o
 #define QP_IO_SPARE 320
 void *qp_io_room(void *buffer, uint64_t off, uint64_t other);
 
-/* IO if size, time or identity of the file changed since it was opened. */
+/*
+ * IO if the file changed since it was opened, also if somebody put its modification time back
+ * afterwards. That it was linked, unlinked or renamed is no change.
+ */
 enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err);
 
 /*
@@ -59,17 +64,27 @@ struct qp_out {
     const char *name; /* last component, inside path */
     char hidden[64];  /* name of the temporary file, or "" */
     bool force;
-    uint64_t n_bytes; /* that it will have */
+    uint64_t n_bytes; /* that it will have; 0 = not known */
     bool linkable;    /* made by O_TMPFILE; gets its name by linkat */
     bool by_proc;     /* ... through /proc/self/fd, else AT_EMPTY_PATH */
 };
 
+/* What is wanted of an output. */
+struct qp_out_request {
+    const char *path;
+    bool force;                  /* replace the file that has this name */
+    uint64_t n_bytes;            /* that it will have; 0 = not known */
+    const struct qp_file *input; /* which must not be replaced; NULL = none */
+    bool like_input;             /* it gets the mode of the input, or of the file that it replaces;
+                                    else, as a document, that of any new file */
+};
+
 /*
- * Checks the target and makes the temporary file. USAGE if the target is one of the inputs, by
+ * Checks the target and makes the temporary file, which is never open to more users than the
+ * finished one; the umask takes from its mode in any case. USAGE if the target is the input, by
  * whatever path; IO if it exists without force, is a folder, or fewer than n_bytes are free.
  */
-enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, uint64_t n_bytes,
-                              const struct qp_file *const *inputs, size_t n_inputs,
+enum qplan_status qp_out_open(struct qp_out *out, const struct qp_out_request *request,
                               struct qplan_error *err);
 
 /* Writes n bytes at off. Callable from several threads at once. */

@@ -45,25 +45,25 @@ static enum qplan_status open_folder(struct qp_out *out, struct qplan_error *err
                            : qp_fail_errno(err, errnum, out->shown, "cannot open its folder");
 }
 
-/* Refuses an input as target, whichever path leads to it, with or without force. */
-static enum qplan_status check_not_input(const struct qp_out *out,
-                                         const struct qp_file *const *inputs, size_t n_inputs,
+/* Refuses the input as target, whichever path leads to it, with or without force. */
+static enum qplan_status check_not_input(const struct qp_out *out, const struct qp_file *input,
                                          struct qplan_error *err)
 {
     struct stat st;
-    if (fstatat(out->dirfd, out->name, &st, 0) != 0)
+    if (!input || fstatat(out->dirfd, out->name, &st, 0) != 0)
         return QPLAN_OK; /* nothing there, or a dangling link: no input either */
-    for (size_t i = 0; i < n_inputs; i++) {
-        if (st.st_dev == inputs[i]->dev && st.st_ino == inputs[i]->ino)
-            return qp_fail(err, QPLAN_ERR_USAGE, out->shown, "the output is the input %s",
-                           inputs[i]->shown);
-    }
+    if (st.st_dev == input->dev && st.st_ino == input->ino)
+        return qp_fail(err, QPLAN_ERR_USAGE, out->shown, "the output is the input %s",
+                       input->shown);
     return QPLAN_OK;
 }
 
-static enum qplan_status check_target(const struct qp_out *out, struct qplan_error *err)
+/* Refuses what must not be replaced. A file that will be has its mode in *replaced, else 0. */
+static enum qplan_status check_target(const struct qp_out *out, mode_t *replaced,
+                                      struct qplan_error *err)
 {
     struct stat st;
+    *replaced = 0;
     if (fstatat(out->dirfd, out->name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         if (errno == ENOENT)
             return QPLAN_OK;
@@ -80,6 +80,8 @@ static enum qplan_status check_target(const struct qp_out *out, struct qplan_err
         qp_advise(err, QPLAN_ADVICE_FORCE);
         return QPLAN_ERR_IO;
     }
+    if (S_ISREG(st.st_mode)) /* of a link the mode says nothing */
+        *replaced = st.st_mode;
     return QPLAN_OK;
 }
 
@@ -128,26 +130,27 @@ static bool can_link(struct qp_out *out)
     return false;
 }
 
-static int open_hidden(struct qp_out *out)
+/* The system takes the umask from the mode as it makes the file. */
+static int open_hidden(struct qp_out *out, mode_t mode)
 {
     for (unsigned i = 0; i < 1000; i++) {
         (void)snprintf(out->hidden, sizeof out->hidden, ".qplan-%ld-%u.tmp", (long)getpid(), i);
-        int fd = openat(out->dirfd, out->hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int fd = openat(out->dirfd, out->hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd >= 0 || errno != EEXIST)
             return fd;
     }
     return -1;
 }
 
-static enum qplan_status make_temporary(struct qp_out *out, struct qplan_error *err)
+static enum qplan_status make_temporary(struct qp_out *out, mode_t mode, struct qplan_error *err)
 {
-    out->fd = openat(out->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    out->fd = openat(out->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
     out->linkable = out->fd >= 0 && can_link(out);
     if (out->linkable)
         return QPLAN_OK;
     if (out->fd >= 0)
         (void)close(out->fd);
-    out->fd = open_hidden(out);
+    out->fd = open_hidden(out, mode);
     if (out->fd >= 0)
         return QPLAN_OK;
     int errnum = errno;
@@ -155,26 +158,33 @@ static enum qplan_status make_temporary(struct qp_out *out, struct qplan_error *
     return qp_fail_errno(err, errnum, out->shown, "cannot create a file in its folder");
 }
 
-enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, uint64_t n_bytes,
-                              const struct qp_file *const *inputs, size_t n_inputs,
+/* All that qp_out_open does once the folder is open. */
+static enum qplan_status check_and_make(struct qp_out *out, const struct qp_out_request *request,
+                                        struct qplan_error *err)
+{
+    mode_t mode = 0666, replaced;
+    QP_TRY(check_not_input(out, request->input, err));
+    QP_TRY(check_target(out, &replaced, err));
+    QP_TRY(check_space(out, err));
+    if (request->like_input)
+        mode = (replaced ? replaced : request->input->mode) & 0777;
+    return make_temporary(out, mode, err);
+}
+
+enum qplan_status qp_out_open(struct qp_out *out, const struct qp_out_request *request,
                               struct qplan_error *err)
 {
+    const char *path = request->path;
     *out = closed_out;
-    out->force = force;
-    out->n_bytes = n_bytes;
+    out->force = request->force;
+    out->n_bytes = request->n_bytes;
     qp_escape(out->shown, sizeof out->shown, path, strlen(path));
     out->path = qp_strndup(path, strlen(path));
     if (!out->path)
         return qp_fail_memory(err, out->shown, strlen(path));
     enum qplan_status status = open_folder(out, err);
     if (status == QPLAN_OK)
-        status = check_not_input(out, inputs, n_inputs, err);
-    if (status == QPLAN_OK)
-        status = check_target(out, err);
-    if (status == QPLAN_OK)
-        status = check_space(out, err);
-    if (status == QPLAN_OK)
-        status = make_temporary(out, err);
+        status = check_and_make(out, request, err);
     if (status != QPLAN_OK)
         qp_out_discard(out);
     return status;
@@ -183,7 +193,7 @@ enum qplan_status qp_out_open(struct qp_out *out, const char *path, bool force, 
 static enum qplan_status fail_write(const struct qp_out *out, uint64_t off, int errnum,
                                     struct qplan_error *err)
 {
-    if (errnum == ENOSPC)
+    if (errnum == ENOSPC && out->n_bytes > 0)
         qp_fail_errno(err, errnum, out->shown,
                       "cannot write at byte %" PRIu64 ": %" PRIu64 " bytes needed, %" PRIu64
                       " bytes free",

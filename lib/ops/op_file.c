@@ -26,6 +26,13 @@ struct file_job {
     void *workspace;
 };
 
+static enum qplan_status check_cancel(const struct file_job *job, struct qplan_error *err)
+{
+    if (!job->request->cancel || !*job->request->cancel)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_CANCELLED, job->request->op, "cancelled");
+}
+
 /* ---- In ---------------------------------------------------------------------------------------
  */
 
@@ -86,6 +93,7 @@ static enum qplan_status read_inputs(struct file_job *job, struct qplan_error *e
 {
     for (size_t i = 0; i < job->st.n_entries; i++) {
         const struct qplan_entry *entry = &job->st.entries[i];
+        QP_TRY(check_cancel(job, err));
         if (strncmp(entry->name, EXPECTED, strlen(EXPECTED)) != 0)
             QP_TRY(read_tensor(job, entry, err));
     }
@@ -167,6 +175,7 @@ static enum qplan_status write_data(const struct file_job *job, const struct qp_
 {
     QP_TRY(qp_out_write(out, 0, header->data, header->n, err));
     for (size_t i = 0; i < n; i++) {
+        QP_TRY(check_cancel(job, err));
         size_t from = 0;
         while (strcmp(job->tensors[from].name, order[i]->name) != 0)
             from++;
@@ -180,17 +189,23 @@ static enum qplan_status write_file(struct file_job *job, struct qp_writer *head
                                     struct qplan_error *err)
 {
     const char *path = job->request->out_path;
-    const struct qp_file *inputs[] = {&job->st.file};
     struct qplan_entry *order[QP_OP_MAX_ARGUMENTS];
     const size_t n = list_outputs(job, order);
     uint64_t data_bytes;
     QP_TRY(qp_st_layout(order, n, &data_bytes, path, err));
     QP_TRY(
         qp_st_put_header(header, (const struct qplan_entry *const *)order, n, NULL, 0, path, err));
+    const struct qp_out_request wanted = {.path = path,
+                                          .force = job->request->force,
+                                          .n_bytes = header->n + data_bytes,
+                                          .input = &job->st.file,
+                                          .like_input = true};
     struct qp_out out;
-    QP_TRY(qp_out_open(&out, path, job->request->force, header->n + data_bytes, inputs, 1, err));
+    QP_TRY(qp_out_open(&out, &wanted, err));
     bool synced;
     enum qplan_status status = write_data(job, &out, order, n, header, err);
+    if (status == QPLAN_OK)
+        status = check_cancel(job, err);
     if (status == QPLAN_OK)
         status = qp_out_commit(&out, &synced, err);
     qp_out_discard(&out);
@@ -219,6 +234,7 @@ static enum qplan_status run_job(struct file_job *job, struct qplan_op_result *r
     QP_TRY(read_fields(job, err));
     QP_TRY(qp_st_open(&job->st, job->request->in_path, err));
     QP_TRY(read_inputs(job, err));
+    QP_TRY(check_cancel(job, err));
     QP_TRY(run_op(job, result, err));
     qp_writer_init(&header);
     enum qplan_status status = write_file(job, &header, err);

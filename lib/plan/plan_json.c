@@ -6,6 +6,7 @@
 
 #include "lib/base/json.h"
 
+#include <errno.h>
 #include <string.h>
 
 static const char *bare_name(const char *path)
@@ -133,5 +134,48 @@ enum qplan_status qplan_plan_write_json(const struct qplan_plan *plan, qplan_wri
     qp_puts(&w, "\n");
     enum qplan_status status = qp_writer_finish(&w, "plan", err);
     qp_writer_free(&w);
+    return status;
+}
+
+/* ---- Into a file -------------------------------------------------------------------------------
+ */
+
+struct file_sink {
+    struct qp_out out;
+    uint64_t n_written;
+    struct qplan_error *err; /* says why a write failed */
+    bool failed;
+};
+
+static int write_to_file(void *ctx, const void *bytes, size_t n_bytes)
+{
+    struct file_sink *sink = ctx;
+    sink->failed = qp_out_write(&sink->out, sink->n_written, bytes, n_bytes, sink->err) != QPLAN_OK;
+    sink->n_written += n_bytes;
+    return sink->failed ? EIO : 0;
+}
+
+static enum qplan_status write_and_commit(const struct qplan_plan *plan, struct file_sink *sink,
+                                          struct qplan_error *err)
+{
+    struct qplan_error unused; /* what sink->err says is more */
+    bool synced;
+    enum qplan_status status = qplan_plan_write_json(plan, write_to_file, sink, &unused);
+    if (sink->failed)
+        return QPLAN_ERR_IO;
+    if (status != QPLAN_OK)
+        return qp_fail_memory(err, sink->out.shown, sink->n_written);
+    return qp_out_commit(&sink->out, &synced, err);
+}
+
+enum qplan_status qplan_plan_write_file(const struct qplan_plan *plan, const char *path, bool force,
+                                        struct qplan_error *err)
+{
+    const struct qp_out_request request = {
+        .path = path, .force = force, .input = &plan->checkpoint->source.files[0].file};
+    struct file_sink sink = {.err = err};
+    QP_TRY(qp_out_open(&sink.out, &request, err));
+    enum qplan_status status = write_and_commit(plan, &sink, err);
+    qp_out_discard(&sink.out);
     return status;
 }

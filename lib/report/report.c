@@ -119,7 +119,7 @@ static enum qplan_status read_facts(struct builder *b)
                                    row->facts, b->err);
     }
     qp_facts_close(reader);
-    return status;
+    return status == QPLAN_OK ? qp_source_unchanged(&b->request->file->source, b->err) : status;
 }
 
 /* ---- Totals ------------------------------------------------------------------------------------

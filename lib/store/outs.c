@@ -11,13 +11,16 @@ enum qplan_status qp_outs_open(struct qp_outs *outs, const char *path, bool forc
                                const struct qp_st_new *news, size_t n_files,
                                const struct qp_source *source, struct qplan_error *err)
 {
-    const struct qp_file *inputs[] = {&source->files[0].file};
+    const struct qp_out_request request = {.path = path,
+                                           .force = force,
+                                           .n_bytes = news[0].header_bytes + news[0].data_bytes,
+                                           .input = &source->files[0].file,
+                                           .like_input = true};
     *outs = (struct qp_outs){.news = news};
     outs->files = qp_alloc(n_files, sizeof *outs->files);
     if (!outs->files)
         return qp_fail_memory(err, "outputs", n_files * sizeof *outs->files);
-    enum qplan_status status = qp_out_open(
-        &outs->files[0], path, force, news[0].header_bytes + news[0].data_bytes, inputs, 1, err);
+    enum qplan_status status = qp_out_open(&outs->files[0], &request, err);
     if (status == QPLAN_OK) {
         outs->n_files = n_files;
         status = qp_out_write(&outs->files[0], 0, news[0].header, news[0].header_bytes, err);

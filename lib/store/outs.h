@@ -37,9 +37,9 @@ struct qp_outs {
 struct qp_outs qp_outs_compare(const struct qp_source *there, qp_differ_fn differ, void *ctx);
 
 /*
- * Makes the files of a checkpoint that will be called path, and writes their headers. USAGE if path
- * is a file of the source; IO if it exists without force, or the space is short. On failure nothing
- * is left.
+ * Makes the files of a checkpoint that will be called path, with the modes of those of the source,
+ * and writes their headers. USAGE if path is a file of the source; IO if it exists without force,
+ * or the space is short. On failure nothing is left.
  */
 enum qplan_status qp_outs_open(struct qp_outs *outs, const char *path, bool force,
                                const struct qp_st_new *news, size_t n_files,

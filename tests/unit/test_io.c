@@ -64,6 +64,13 @@ static void a_file_is_read_by_position(void **state)
     assert_int_equal(file.fd, -1);
 }
 
+/* The times of files move in ticks of a few milliseconds: what follows has times of its own. */
+static void wait_for_the_clock(void)
+{
+    const struct timespec tick = {0, 30 * 1000 * 1000};
+    assert_int_equal(nanosleep(&tick, NULL), 0);
+}
+
 static void a_change_is_noticed_and_a_new_link_is_none(void **state)
 {
     struct qp_file file;
@@ -72,9 +79,8 @@ static void a_change_is_noticed_and_a_new_link_is_none(void **state)
     (void)state;
     write_file(path_of("changing"), "0123456789", 10);
     OK(qp_file_open(&file, path_of("changing"), &err), &err);
+    wait_for_the_clock();
     assert_int_equal(link(path_of("changing"), path_of("link")), 0);
-    OK(qp_file_unchanged(&file, &err), &err);
-    assert_int_equal(unlink(path_of("link")), 0);
     OK(qp_file_unchanged(&file, &err), &err);
     assert_int_equal(utimes(path_of("changing"), times), 0);
     assert_int_equal(qp_file_unchanged(&file, &err), QPLAN_ERR_IO);
@@ -82,6 +88,53 @@ static void a_change_is_noticed_and_a_new_link_is_none(void **state)
     assert_int_equal(truncate(path_of("changing"), 5), 0);
     assert_int_equal(qp_file_unchanged(&file, &err), QPLAN_ERR_IO);
     assert_non_null(strstr(err.message, "expected 10 bytes, found 5"));
+    qp_file_close(&file);
+}
+
+/* Writes other bytes in place and puts the modification time back, as rsync --inplace does. */
+static void rewrite_secretly(const char *path)
+{
+    struct stat before;
+    assert_int_equal(stat(path, &before), 0);
+    const struct timespec times[2] = {before.st_atim, before.st_mtim};
+    wait_for_the_clock();
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "other", 5, 2), 5);
+    assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+static void a_modification_time_that_was_put_back_hides_nothing(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    (void)state;
+    write_file(path_of("secret"), "0123456789", 10);
+    OK(qp_file_open(&file, path_of("secret"), &err), &err);
+    rewrite_secretly(path_of("secret"));
+    assert_int_equal(qp_file_unchanged(&file, &err), QPLAN_ERR_IO);
+    assert_non_null(strstr(err.message, "change time moved"));
+    qp_file_close(&file);
+    int fd = open(path_of("secret"), O_RDONLY | O_CLOEXEC);
+    OK(qp_file_wrap(&file, fd, "a name that it never had", &err), &err);
+    rewrite_secretly(path_of("secret"));
+    assert_int_equal(qp_file_unchanged(&file, &err), QPLAN_ERR_IO);
+    qp_file_close(&file);
+    assert_int_equal(close(fd), 0);
+}
+
+static void a_file_that_moved_can_still_be_read(void **state)
+{
+    struct qp_file file;
+    struct qplan_error err;
+    (void)state;
+    write_file(path_of("here"), "x", 1);
+    OK(qp_file_open(&file, path_of("here"), &err), &err);
+    wait_for_the_clock();
+    assert_int_equal(rename(path_of("here"), path_of("there")), 0);
+    OK(qp_file_unchanged(&file, &err), &err);
+    write_file(path_of("here"), "y", 1);
+    OK(qp_file_unchanged(&file, &err), &err);
     qp_file_close(&file);
 }
 
@@ -93,6 +146,7 @@ static void a_file_without_its_name_can_still_be_read(void **state)
     (void)state;
     write_file(path_of("gone"), "x", 1);
     OK(qp_file_open(&file, path_of("gone"), &err), &err);
+    wait_for_the_clock();
     assert_int_equal(unlink(path_of("gone")), 0);
     OK(qp_file_read(&file, 0, &byte, 1, &err), &err);
     OK(qp_file_unchanged(&file, &err), &err);
@@ -154,12 +208,21 @@ static void paths_are_escaped_in_messages(void **state)
 
 /* ---- Outputs --------------------------------------------------------------------------------- */
 
+static enum qplan_status open_output(struct qp_out *out, const char *name, bool force,
+                                     uint64_t n_bytes, struct qplan_error *err)
+{
+    const struct qp_out_request request = {
+        .path = path_of(name), .force = force, .n_bytes = n_bytes};
+    return qp_out_open(out, &request, err);
+}
+
 static enum qplan_status write_output(const char *path, bool force, const char *bytes,
                                       struct qplan_error *err)
 {
     struct qp_out out;
     bool synced;
-    enum qplan_status status = qp_out_open(&out, path, force, strlen(bytes), NULL, 0, err);
+    const struct qp_out_request request = {.path = path, .force = force, .n_bytes = strlen(bytes)};
+    enum qplan_status status = qp_out_open(&out, &request, err);
     if (status == QPLAN_OK)
         status = qp_out_write(&out, 0, bytes, strlen(bytes), err);
     if (status == QPLAN_OK)
@@ -184,7 +247,7 @@ static void an_output_has_its_name_only_after_the_commit(void **state)
     bool synced;
     struct qplan_error err;
     (void)state;
-    OK(qp_out_open(&out, path_of("o1"), false, 6, NULL, 0, &err), &err);
+    OK(open_output(&out, "o1", false, 6, &err), &err);
     OK(qp_out_write(&out, 3, "def", 3, &err), &err);
     OK(qp_out_write(&out, 0, "abc", 3, &err), &err);
     assert_false(file_exists(path_of("o1")));
@@ -205,7 +268,7 @@ static void a_discarded_output_leaves_nothing(void **state)
     struct qplan_error err;
     size_t before = folder_count(&folder);
     (void)state;
-    OK(qp_out_open(&out, path_of("o2"), true, 6, NULL, 0, &err), &err);
+    OK(open_output(&out, "o2", true, 6, &err), &err);
     OK(qp_out_write(&out, 0, "abc", 3, &err), &err);
     qp_out_discard(&out);
     assert_int_equal(folder_count(&folder), before);
@@ -234,7 +297,7 @@ static void a_target_made_meanwhile_is_not_lost(void **state)
     struct qplan_error err;
     size_t before = folder_count(&folder);
     (void)state;
-    OK(qp_out_open(&out, path_of("o5"), false, 3, NULL, 0, &err), &err);
+    OK(open_output(&out, "o5", false, 3, &err), &err);
     OK(qp_out_write(&out, 0, "new", 3, &err), &err);
     write_file(path_of("o5"), "theirs", 6);
     assert_int_equal(qp_out_commit(&out, &synced, &err), QPLAN_ERR_IO);
@@ -276,16 +339,67 @@ static void an_input_is_no_target_by_whatever_path(void **state)
     assert_int_equal(symlink("input", path_of("soft")), 0);
     (void)snprintf(roundabout, sizeof roundabout, "%s/./input", folder.path);
     OK(qp_file_open(&file, path_of("input"), &err), &err);
-    const struct qp_file *inputs[] = {&file};
     const char *const targets[] = {path_of("input"), path_of("hard"), path_of("soft"), roundabout};
     for (size_t i = 0; i < COUNT(targets) * 2; i++) {
-        assert_int_equal(qp_out_open(&out, targets[i / 2], i % 2, 1, inputs, 1, &err),
-                         QPLAN_ERR_USAGE);
+        const struct qp_out_request request = {
+            .path = targets[i / 2], .force = i % 2, .n_bytes = 1, .input = &file};
+        assert_int_equal(qp_out_open(&out, &request, &err), QPLAN_ERR_USAGE);
         assert_non_null(strstr(err.message, "the output is the input"));
         assert_int_equal(out.fd, -1);
     }
     assert_content(path_of("input"), "data");
     qp_file_close(&file);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+/* An output over a file of mode target, or over none if that is 0, made of one of mode source. */
+static void assert_mode(mode_t source, mode_t target, mode_t mask, bool like_input, mode_t expected)
+{
+    const struct qp_out_request request = {.path = path_of("moded"),
+                                           .force = target != 0,
+                                           .input = &(struct qp_file){.mode = S_IFREG | source},
+                                           .like_input = like_input};
+    struct qp_out out;
+    struct stat st;
+    bool synced;
+    struct qplan_error err;
+    if (target) {
+        write_file(request.path, "old", 3);
+        assert_int_equal(chmod(request.path, target), 0);
+    }
+    const mode_t before = umask(mask);
+    OK(qp_out_open(&out, &request, &err), &err);
+    (void)umask(before);
+    assert_int_equal(fstat(out.fd, &st), 0); /* not for a moment it was wider */
+    assert_int_equal(st.st_mode & 07777, expected);
+    OK(qp_out_commit(&out, &synced, &err), &err);
+    assert_int_equal(mode_of(request.path), expected);
+    assert_int_equal(unlink(request.path), 0);
+}
+
+static void an_output_has_the_mode_of_its_input_or_of_what_it_replaces(void **state)
+{
+    (void)state;
+    assert_mode(0600, 0, 0, true, 0600);
+    assert_mode(0400, 0, 022, true, 0400);
+    assert_mode(0666, 0, 022, true, 0644);
+    assert_mode(06777, 0, 0, true, 0777);
+    assert_mode(0644, 0600, 022, true, 0600);
+    assert_mode(0600, 0644, 022, true, 0644);
+    assert_mode(0644, 0666, 077, true, 0600);
+}
+
+static void a_document_has_the_mode_of_any_new_file(void **state)
+{
+    (void)state;
+    assert_mode(0600, 0, 0, false, 0666);
+    assert_mode(0600, 0600, 027, false, 0640);
 }
 
 static void targets_that_cannot_be_are_refused(void **state)
@@ -314,8 +428,7 @@ static void too_little_room_is_noticed_before_any_work(void **state)
     struct qp_out out;
     struct qplan_error err;
     (void)state;
-    assert_int_equal(qp_out_open(&out, path_of("o8"), false, UINT64_MAX / 2, NULL, 0, &err),
-                     QPLAN_ERR_IO);
+    assert_int_equal(open_output(&out, "o8", false, UINT64_MAX / 2, &err), QPLAN_ERR_IO);
     assert_int_equal(err.sys_errno, ENOSPC);
     assert_non_null(strstr(err.message, "bytes needed"));
     assert_false(file_exists(path_of("o8")));
@@ -326,7 +439,7 @@ static void a_failed_write_names_the_byte(void **state)
     struct qp_out out;
     struct qplan_error err;
     (void)state;
-    OK(qp_out_open(&out, path_of("o9"), false, 3, NULL, 0, &err), &err);
+    OK(open_output(&out, "o9", false, 3, &err), &err);
     int fd = out.fd;
     out.fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* cannot be written */
     assert_int_equal(qp_out_write(&out, 7, "abc", 3, &err), QPLAN_ERR_IO);
@@ -344,6 +457,8 @@ int main(void)
         cmocka_unit_test(room_is_found_within_the_spare_bytes),
         cmocka_unit_test(a_file_is_read_by_position),
         cmocka_unit_test(a_change_is_noticed_and_a_new_link_is_none),
+        cmocka_unit_test(a_modification_time_that_was_put_back_hides_nothing),
+        cmocka_unit_test(a_file_that_moved_can_still_be_read),
         cmocka_unit_test(a_file_without_its_name_can_still_be_read),
         cmocka_unit_test(a_wrapped_descriptor_stays_open),
         cmocka_unit_test(what_is_no_regular_file_is_refused_without_waiting),
@@ -354,6 +469,8 @@ int main(void)
         cmocka_unit_test(a_target_made_meanwhile_is_not_lost),
         cmocka_unit_test(a_link_is_replaced_not_followed),
         cmocka_unit_test(an_input_is_no_target_by_whatever_path),
+        cmocka_unit_test(an_output_has_the_mode_of_its_input_or_of_what_it_replaces),
+        cmocka_unit_test(a_document_has_the_mode_of_any_new_file),
         cmocka_unit_test(targets_that_cannot_be_are_refused),
         cmocka_unit_test(too_little_room_is_noticed_before_any_work),
         cmocka_unit_test(a_failed_write_names_the_byte),

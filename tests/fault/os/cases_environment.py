@@ -13,28 +13,71 @@ from table import case
 
 # ---- G27: mode bits ------------------------------------------------------------------------------
 
-def modes_by_umask(bench, fault):
-    for name in JOBS:
-        for mask in ("000", "022", "027", "077", "777"):
-            for extra in ((), ("--force",)):
-                bench.prepare(bool(extra))
-                result = bench.run(*JOBS[name].args, *extra, fault=fault,
-                                   via=["sh", "-c", f'umask {mask}; exec "$@"', "sh"])
-                bench.exits(f"{name}, umask {mask}", result, 0)
-                found = stat.S_IMODE(os.lstat(bench.path(TARGET)).st_mode)
-                wanted = 0o666 & ~int(mask, 8)
-                bench.check(found == wanted, f"{name} {extra}, umask {mask}: mode: expected "
-                                             f"{wanted:03o}, found {found:03o}")
+def mode_of(path):
+    return stat.S_IMODE(os.lstat(path).st_mode)
 
 
-@case("G27-umask")
-def umask(bench):
-    modes_by_umask(bench, None)
+def check_mode(bench, name, source, target, mask, fault):
+    """A job of a file of mode source, over an old target of mode target or over none."""
+    os.chmod(bench.path(JOBS[name].source), source)
+    bench.prepare(target is not None)
+    if target is not None:
+        os.chmod(bench.path(TARGET), target)
+    result = bench.run(*JOBS[name].args, *["--force"] * (target is not None), fault=fault,
+                       via=["sh", "-c", f'umask {mask:03o}; exec "$@"', "sh"])
+    wanted = (0o666 if name == "plan" else source if target is None else target) & ~mask
+    where = f"{name}, source {source:03o}, target {target and oct(target)}, umask {mask:03o}"
+    bench.exits(where, result, 0)
+    found = mode_of(bench.path(TARGET))
+    bench.check(found == wanted, f"{where}: mode: expected {wanted:03o}, found {found:03o}")
 
 
-@case("G27-umask-hidden", needs="preload")
-def umask_hidden(bench):
-    modes_by_umask(bench, NO_TMPFILE)
+def check_modes(bench, fault):
+    """As cp: the mode of the source, or of the target that is replaced, less the umask. A plan is
+    a new document, whatever it was made of."""
+    for name in ("channel-1", "dequantize", "plan"):
+        for source in (0o600, 0o644, 0o666, 0o440):
+            for mask in (0o000, 0o022, 0o027, 0o077):
+                for target in (None, 0o600, 0o664):
+                    check_mode(bench, name, source, target, mask, fault)
+
+
+@case("G27-modes", cost=1)
+def modes(bench):
+    check_modes(bench, None)
+
+
+@case("G27-modes-hidden", needs="preload", cost=1)
+def modes_hidden(bench):
+    check_modes(bench, NO_TMPFILE)
+
+
+@case("I8-never-wider", needs="preload")
+def never_wider(bench):
+    """Nor is it while it is written: its mode is looked at before each of the calls."""
+    for name in ("channel-1", "dequantize"):
+        source = bench.path(JOBS[name].source)
+        os.chmod(source, 0o600)
+        for rules in ("", NO_TMPFILE + ";"):
+            for call in ("pwrite", "fsync"):
+                bench.prepare(True)
+                os.chmod(bench.path(TARGET), 0o640)
+                seen = []
+                proc = bench.start(*JOBS[name].args, "--force", preexec_fn=lambda: os.umask(0),
+                                   fault=f"{rules}call={call},mode=STOP")
+                bench.intervene(proc, JOBS[name].args, lambda: seen.extend(open_modes(proc.pid)))
+                bench.exits(name, bench.finish(proc, JOBS[name].args), 0)
+                bench.check(seen and set(seen) == {0o640}, f"{name}, {rules}{call}: modes: {seen}")
+
+
+def open_modes(pid):
+    """The modes of the files that a process has open for reading and writing."""
+    folder = f"/proc/{pid}/fd"
+    for fd in os.listdir(folder):
+        writes = os.lstat(f"{folder}/{fd}").st_mode & stat.S_IWUSR
+        found = os.stat(f"{folder}/{fd}")
+        if writes and int(fd) > 2 and stat.S_ISREG(found.st_mode):
+            yield stat.S_IMODE(found.st_mode)
 
 
 @case("G27-set-group-folder")
@@ -45,10 +88,12 @@ def set_group_folder(bench):
     os.mkdir(bench.path("shared"))
     os.chown(bench.path("shared"), -1, groups[0])
     os.chmod(bench.path("shared"), 0o2775)
+    os.chmod(bench.path(INPUT), 0o640)
     for fault in (None, NO_TMPFILE) if bench.shelf.preload else (None,):
         for extra in ((), ("--force",)):
             result = bench.run("quantize", *extra, "-o", "shared/" + TARGET, INPUT, fault=fault)
             bench.exits("shared", result, 0)
+            bench.check(mode_of(bench.path("shared/" + TARGET)) == 0o640, "shared: mode")
             found = os.lstat(bench.path("shared/" + TARGET)).st_gid
             bench.check(found == groups[0], f"group: expected {groups[0]}, found {found}")
             if extra:

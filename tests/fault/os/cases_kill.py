@@ -4,12 +4,14 @@ Once at times drawn at random (the same ones every time, as far as a clock can b
 at each call of a kind.
 """
 
+import fcntl
 import os
 import random
 import signal
 import time
 
-from bench import HIDDEN, JOBS, MODELS, NO_TMPFILE, TARGET, read_file
+import checkpoint
+from bench import HIDDEN, INPUT, JOBS, MODELS, NO_TMPFILE, QUANTIZED, TARGET, read_file
 from table import case
 
 SEED = 20260101
@@ -246,22 +248,84 @@ def wait_until_caught(proc, number):
         time.sleep(0.01)
 
 
-@case("G22-plan-from-a-silent-pipe")
-def silent_pipe(bench):
-    """A run that waits for its plan can be stopped too."""
+def wait_until_asleep(proc):
+    """Until the process waits for something, and a moment more: it may be the wrong thing."""
+    for _ in range(1000):
+        with open(f"/proc/{proc.pid}/stat", encoding="ascii") as file:
+            if file.read().rsplit(")", 1)[1].split()[0] == "S":
+                break
+        time.sleep(0.01)
+    time.sleep(0.2)
+
+
+def stop_waiting(bench, where, args, **how):
+    """A run that waits for somebody else ends by each of the signals."""
     for number in STOPS.values():
-        read_end, write_end = os.pipe()
         before = bench.look()
-        args = ("quantize", "--plan", "-", "-o", TARGET, "in.safetensors")
-        proc = bench.start(*args, stdin=read_end)
+        proc = bench.start(*args, **how)
         wait_until_caught(proc, number)
-        time.sleep(0.2)
+        wait_until_asleep(proc)
         proc.send_signal(number)
         result = bench.finish(proc, args)
-        os.close(read_end)
-        os.close(write_end)
-        bench.exits(f"signal {number}", result, 128 + number)
-        bench.untouched(f"signal {number}", before)
+        bench.exits(f"{where}, signal {number}", result, 128 + number)
+        bench.says(f"{where}, signal {number}", result, f"signal {int(number)}")
+        bench.untouched(f"{where}, signal {number}", before)
+
+
+@case("G22-plan-from-a-silent-pipe")
+def silent_pipe(bench):
+    read_end, write_end = os.pipe()
+    stop_waiting(bench, "stdin", ("quantize", "--plan", "-", "-o", TARGET, INPUT), stdin=read_end)
+    os.close(read_end)
+    os.close(write_end)
+
+
+@case("I5-pipe-that-nobody-opens")
+def pipe_that_nobody_opens(bench):
+    """Before a plan can be read from a named pipe, somebody has to open its other end."""
+    os.mkfifo(bench.path("p.json"))
+    for command in (("quantize", "-o", TARGET), ("quantize", "--dry-run")):
+        stop_waiting(bench, str(command), (*command, "--plan", "p.json", INPUT))
+
+
+@case("I5-pipe-that-nobody-writes-to")
+def pipe_that_nobody_writes_to(bench):
+    os.mkfifo(bench.path("p.json"))
+    end = os.open(bench.path("p.json"), os.O_RDWR)
+    stop_waiting(bench, "p.json", ("quantize", "--plan", "p.json", "-o", TARGET, INPUT))
+    os.close(end)
+
+
+@case("I5-pipe-that-nobody-reads-from")
+def pipe_that_nobody_reads_from(bench):
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(write_end, bytes(4096))
+    for args in (("plan", INPUT), ("quantize", "--dry-run", "--json", INPUT), ("help", "quantize"),
+                 ("inspect", "--json", QUANTIZED)):
+        stop_waiting(bench, str(args), args, stdout=write_end)
+    os.close(read_end)
+    os.close(write_end)
+
+
+@case("I5-operator", needs="preload")
+def stop_operator(bench):
+    """op run stops too, at whichever of its reads and writes the signal comes."""
+    bench.write("x", checkpoint.make({"input": ("F32", [64, 64]), "scale": ("F32", [1])}))
+    args = ("op", "run", "quantize_per_tensor", "-o", TARGET, "x")
+    for call in ("pread", "pwrite"):
+        for rules in ("", ";" + NO_TMPFILE):
+            good = bench.run(*args, fault=f"call={call},n=0{rules}")
+            bench.exits("undisturbed", good, 0)
+            for n in range(1, good.counts[0] + 1):
+                for stop, number in STOPS.items():
+                    bench.remove(TARGET)
+                    before = bench.look()
+                    where = f"{stop} at {call} {n}{rules}"
+                    result = bench.run(*args, fault=f"call={call},n={n},mode={stop}{rules}")
+                    bench.exits(where, result, 128 + number)
+                    bench.says(where, result, f"signal {int(number)}")
+                    bench.untouched(where, before)
 
 
 @case("G22-many-signals", cost=2)

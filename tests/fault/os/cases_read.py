@@ -21,7 +21,7 @@ def open_input(bench):
 
 @case("G1-open-folder", needs="preload")
 def open_folder(bench):
-    for name in MODELS:
+    for name in JOBS:
         folder = 2      # after the input
         for error in OPEN_ERRORS:
             bench.disturbed(name, f"call=open,n={folder},errno={error}",
@@ -30,7 +30,7 @@ def open_folder(bench):
 
 @case("G1-open-temporary", needs="preload")
 def open_temporary(bench):
-    for name in MODELS:
+    for name in JOBS:
         for error in OPEN_ERRORS:
             bench.disturbed(name, "call=tmpfile,errno=EOPNOTSUPP,mode=forever;"
                             f"call=open,path=.qplan-,errno={error}",
@@ -198,7 +198,15 @@ def touch(path):
     os.utime(path)
 
 
-CHANGES = {"grown": grow, "rewritten": rewrite, "touched": touch}
+def rewrite_secretly(path):
+    """Other numbers in the same place, and the modification time as it was."""
+    before = os.stat(path)
+    rewrite(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES = {"grown": grow, "rewritten": rewrite, "touched": touch,
+           "rewritten secretly": rewrite_secretly}
 
 
 @case("G5-changed", needs="preload")
@@ -237,3 +245,20 @@ def moved(bench):
                           exits=(0,))
         meanwhile_changed(bench, name, "linked", lambda path: os.link(path, path + ".old"),
                           exits=(0,))
+
+
+@case("I3-modification-time-put-back", needs="preload")
+def time_put_back(bench):
+    """The commands that write nothing, for each of their files; CHANGES has it for the others."""
+    for args, sources in ((("verify", QUANTIZED, INPUT), (QUANTIZED, INPUT)),
+                          (("inspect", "--against", INPUT, QUANTIZED), (QUANTIZED, INPUT)),
+                          (("inspect", QUANTIZED), (QUANTIZED,))):
+        for source in sources:
+            good, where = read_file(bench.path(source)), f"{args}, {source}"
+            total = bench.run(*args, fault=f"call=pread,path={source},n=0").counts[0]
+            result = bench.run(*args, meanwhile=lambda: rewrite_secretly(bench.path(source)),
+                               fault=f"call=pread,path={source},n={total},mode=STOP")
+            bench.exits(where, result, 4)
+            bench.says(where, result, source, "changed while it was read")
+            bench.check(not result.out, f"{where}: something is on stdout")
+            bench.write(source, good)

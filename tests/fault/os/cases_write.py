@@ -2,7 +2,7 @@
 
 import os
 
-from bench import JOBS, MODELS, NO_TMPFILE, TARGET, strerror
+from bench import JOBS, MODELS, NO_TMPFILE, TARGET, read_file, strerror
 from mounts import small_file_system
 from table import case
 
@@ -13,7 +13,7 @@ WAYS = {"tmpfile": "", "hidden": NO_TMPFILE + ";"}     # both kinds of temporary
 
 @case("G8-every-pwrite", needs="preload", cost=3)
 def every_pwrite(bench):
-    for name in MODELS:
+    for name in JOBS:
         for error in ("ENOSPC", "EIO"):
             bench.every_n(name, "pwrite", f"errno={error}",
                           says=[TARGET, "cannot write at byte", strerror(error)])
@@ -21,15 +21,9 @@ def every_pwrite(bench):
 
 @case("G8-every-pwrite-hidden", needs="preload", cost=2)
 def every_pwrite_hidden(bench):
-    for name in ("channel-1", "tensor-2", "dequantize"):
+    for name in ("channel-1", "tensor-2", "dequantize", "plan"):
         bench.every_n(name, "pwrite", f"errno=ENOSPC,mode=forever;{NO_TMPFILE}",
                       says=[TARGET, "cannot write at byte", strerror("ENOSPC")])
-
-
-@case("G8-every-write-of-a-plan", needs="preload")
-def every_write(bench):
-    for error in ("ENOSPC", "EIO"):
-        bench.every_n("plan", "write", f"errno={error}", says=[TARGET, strerror(error)])
 
 
 @case("G8-needed-and-free", needs="preload")
@@ -54,9 +48,9 @@ def full_file_system(bench):
 
 @case("G9-errors", needs="preload")
 def write_errors(bench):
-    for name in MODELS:
+    for name in JOBS:
         for error in ("EDQUOT", "EFBIG", "EROFS"):
-            bench.disturbed(name, f"call=pwrite,n=2,errno={error},mode=forever",
+            bench.disturbed(name, f"call=pwrite,errno={error},mode=forever",
                             says=[TARGET, strerror(error)])
 
 
@@ -107,32 +101,29 @@ def unknown_space(bench):
 
 @case("G11-every-EINTR", needs="preload", cost=2)
 def every_eintr(bench):
-    for name in MODELS:
+    for name in JOBS:
         bench.every_n(name, "pwrite", "errno=EINTR", exits=(0,), force=(False,))
-    bench.every_n("plan", "write", "errno=EINTR", exits=(0,))
 
 
 @case("G11-write-modes", needs="preload", cost=2)
 def write_modes(bench):
-    for name in MODELS:
+    for name in JOBS:
         for mode in ("eintr", "short", "one-byte"):
             bench.disturbed(name, f"call=pwrite,mode={mode}", exits=(0,))
-    for mode in ("eintr", "short", "one-byte"):
-        bench.disturbed("plan", f"call=write,mode={mode}", exits=(0,))
 
 
 @case("G11-write-nothing", needs="preload")
 def write_nothing(bench):
     """A write that does nothing and gives no reason must not be tried for ever."""
-    for name in MODELS:
-        bench.disturbed(name, "call=pwrite,n=2,mode=zero", says=[TARGET, "cannot write at byte"])
+    for name in JOBS:
+        bench.disturbed(name, "call=pwrite,mode=zero", says=[TARGET, "cannot write at byte"])
 
 
 # ---- G12 to G14: sync and close ------------------------------------------------------------------
 
 @case("G12-fsync-file", needs="preload")
 def fsync_file(bench):
-    for name in MODELS:
+    for name in JOBS:
         for way, rules in WAYS.items():
             for error in ("EIO", "ENOSPC", "EDQUOT"):
                 result = bench.disturbed(
@@ -144,15 +135,10 @@ def fsync_file(bench):
 @case("G12-fsync-folder", needs="preload")
 def fsync_folder(bench):
     """The file has its name by then: complete, but the run cannot promise that it stays."""
-    for name in MODELS:
+    for name in JOBS:
         for way, rules in WAYS.items():
             bench.disturbed(name, f"{rules}call=fsync,n=2,errno=EIO", where=", " + way, named=True,
                             says=[TARGET, "folder", "may not be on disk", strerror("EIO")])
-
-
-@case("G12-fsync-plan", needs="preload")
-def fsync_plan(bench):
-    bench.disturbed("plan", "call=fsync,errno=EIO", says=[TARGET, strerror("EIO")])
 
 
 UNSUPPORTED = ("EINVAL", "EOPNOTSUPP", "ENOTTY", "EROFS")
@@ -176,7 +162,7 @@ def fsync_warning(bench):
 @case("G14-close", needs="preload")
 def close_fails(bench):
     """The nameless file can only be closed behind its link: complete, and the run tells."""
-    for name in MODELS:
+    for name in JOBS:
         for error in ("EIO", "ENOSPC"):
             bench.disturbed(name, f"call=close,path=/#,errno={error}", named=True,
                             says=[TARGET, strerror(error)])
@@ -185,10 +171,9 @@ def close_fails(bench):
 @case("G14-close-hidden", needs="preload")
 def close_hidden_fails(bench):
     """A file with a hidden name is closed before it gets the other one (NFS tells errors then)."""
-    for name in MODELS:
+    for name in JOBS:
         bench.disturbed(name, f"{NO_TMPFILE};call=close,path=.qplan-,errno=EIO;"
                         f"call=close,path={TARGET},errno=EIO", says=[TARGET, strerror("EIO")])
-    bench.disturbed("plan", "call=close,path=.qplan-,errno=EIO", says=[TARGET, strerror("EIO")])
 
 
 # ---- G15, G20: naming ----------------------------------------------------------------------------
@@ -198,7 +183,7 @@ NAME_ERRORS = ("EXDEV", "EACCES", "EPERM", "EBUSY", "EIO")
 
 @case("G15-link", needs="preload")
 def link_fails(bench):
-    for name in MODELS:
+    for name in JOBS:
         for way, rules in WAYS.items():
             call = "linkat" if not rules else "renameat"  # a hidden file is renamed if that is free
             for error in NAME_ERRORS:
@@ -209,7 +194,7 @@ def link_fails(bench):
 @case("G15-no-rename-to-free", needs="preload")
 def no_rename_to_free(bench):
     """A file system that cannot rename to a free name only: the hidden file gets a second name."""
-    for name in MODELS:
+    for name in JOBS:
         bench.disturbed(name, f"{NO_TMPFILE};call=renameat,path={TARGET},errno=EINVAL", exits=(0,),
                         force=(False,))
 
@@ -227,7 +212,7 @@ def rename_fails(bench):
 @case("G15-every-link", needs="preload")
 def every_link(bench):
     """The first ones only ask whether a link can be made; without it there is another way."""
-    for name in MODELS:
+    for name in JOBS:
         for error in NAME_ERRORS:
             bench.every_n(name, "linkat", f"errno={error}", exits=(0, 4),
                           says=[TARGET, strerror(error)])
@@ -241,7 +226,7 @@ def hidden_link_taken(bench):
 
 @case("G20-fallback", needs="preload")
 def fallback(bench):
-    for name in MODELS:
+    for name in JOBS:
         for error in ("EOPNOTSUPP", "EISDIR", "EINVAL", "ENOENT"):
             bench.disturbed(name, f"call=tmpfile,errno={error},mode=forever", exits=(0,))
 
@@ -257,6 +242,25 @@ def no_proc(bench):
 @case("G20-hidden-name-taken", needs="preload")
 def hidden_name_taken(bench):
     bench.disturbed("channel-1", f"{NO_TMPFILE};call=open,path=.qplan-,errno=EEXIST", exits=(0,))
+
+
+@case("I4-stale-hidden-names", needs="preload")
+def stale_hidden_names(bench):
+    """Left by a killed run of the same process number, which containers give again and again."""
+    stale = 'for i in 0 1 2; do echo stale >.qplan-$$-$i.tmp; done; echo >.qplan-$$.tmp; exec "$@"'
+    for name in JOBS:
+        for way, rules in WAYS.items():
+            for replace in (False, True):
+                bench.prepare(replace)
+                result = bench.run(*JOBS[name].args, *["--force"] * replace,
+                                   fault=f"{rules}call=fsync,n=0", via=["sh", "-c", stale, "sh"])
+                where = f"{name}{' --force' * replace}, {way}"
+                bench.exits(where, result, 0)
+                bench.check(read_file(bench.path(TARGET)) == bench.reference(name).target,
+                            f"{where}: the target differs")
+                left = [n for n in os.listdir(bench.folder) if n.startswith(".qplan-")]
+                bench.check(len(left) == 4, f"{where}: expected the 4 stale names, found {left}")
+                bench.remove(*left)
 
 
 @case("G20-real", needs="root")
