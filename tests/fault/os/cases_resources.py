@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
 import threading
 
+import checkpoint
 from bench import INPUT, JOBS, MODELS, QUANTIZED, TARGET, read_file
 from table import case
 
@@ -97,6 +99,23 @@ def stack(bench):
     for args in (("verify", QUANTIZED, INPUT), ("inspect", "--tensors", QUANTIZED),
                  ("help", "quantize"), ("inspect", bench.shelf.path("many.safetensors"))):
         bench.exits(str(args), bench.run(*args, via=limited("-s 64")), 0)
+
+
+@case("I9-memory-of-a-plan", needs="limits", cost=2)
+def memory_of_a_plan(bench):
+    """A plan of many tensors is read in ten times its own size at most, with all that it plans."""
+    head, n_bytes = checkpoint.header({f"model.layers.{i}.mlp.up_proj.weight": ("F32", [2, 2])
+                                       for i in range(100_000)})
+    bench.write("model", head + bytes(n_bytes))
+    bench.exits("plan", bench.run("plan", "-o", "p.json", "model"), 0)
+    proc = bench.start("quantize", "--dry-run", "--plan", "p.json", "model",
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(proc.pid, 0)
+    proc.returncode = os.waitstatus_to_exitcode(status)
+    most = 10 * os.path.getsize(bench.path("p.json"))
+    bench.check(proc.returncode == 0, f"exit: expected 0, found {proc.returncode}")
+    bench.check(usage.ru_maxrss * 1024 <= most,
+                f"memory: expected {most} bytes at most, found {usage.ru_maxrss * 1024}")
 
 
 # ---- H5, H6: threads and CPUs --------------------------------------------------------------------
