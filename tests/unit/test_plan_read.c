@@ -325,7 +325,8 @@ static void numbers_are_whole_and_plain(void **state)
     free(leading);
 }
 
-/* 2^53 + 1 and the largest that a file can have: doubles would take neighbours for the same. */
+/* Row I6 of the fault table: 2^53 + 1, and the largest that a file can have. As doubles they are
+ * the same as their neighbours. */
 static void large_extents_are_exact(void **state)
 {
     static const struct {

@@ -1,12 +1,13 @@
-"""Rows H1 to H9: memory, stack, threads and CPUs run short; several runs meet."""
+"""Rows H1 to H9 and H14: memory, stack, threads and CPUs run short; several runs meet."""
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
 
 import checkpoint
-from bench import INPUT, JOBS, MODELS, QUANTIZED, TARGET, read_file
+from bench import INPUT, JOBS, MODELS, QUANTIZED, TARGET, Skip, read_file
 from table import case
 
 
@@ -208,6 +209,19 @@ def affinity_and_nice(bench):
         bench.prepare(False)
         result = bench.run("quantize", "-o", TARGET, INPUT, via=via)
         bench.exits(str(via), result, 0)
+
+
+@case("H14-another-cpu", needs="limits", cost=4)
+def another_cpu(bench):
+    """valgrind shows a CPU without AVX-512; what is not there is not used, and may not be asked for."""
+    if not shutil.which("valgrind"):
+        raise Skip("needs valgrind")
+    via = ["valgrind", "-q", "--trace-children=yes", "--error-exitcode=99"]
+    bench.disturbed("channel-1", via=via, exits=(0,), force=(False,))
+    result = bench.run("quantize", "-o", TARGET, INPUT, via=via,
+                       env={"QPLAN_CPU": "avx512"})
+    bench.exits("QPLAN_CPU=avx512", result, 2)
+    bench.says("QPLAN_CPU=avx512", result, "QPLAN_CPU", "avx512")
 
 
 # ---- H7 to H9: runs that meet --------------------------------------------------------------------
