@@ -135,7 +135,7 @@ static const char *known_reason(const char *text)
 static enum qplan_status read_tensor(const struct reader *r, const struct qp_plan_value *value)
 {
     static const char *const actions[] = {"keep", "quantize", NULL};
-    const struct qp_plan_value *m[MAX_KEYS];
+    const struct qp_plan_value *m[MAX_KEYS] = {NULL};
     struct qp_plan_tensor *t = NULL;
     int quantize;
     QP_TRY(qp_plan_members(&r->tree, value, "tensors", tensor_keys, m));
@@ -191,7 +191,7 @@ static enum qplan_status check_output_tensor(const struct reader *r,
 {
     static const char *const keys[] = {"name", "file", "dtype", "shape", "begin", "end", NULL};
     const char *dtype = qplan_storage_name((enum qplan_storage)entry->storage);
-    const struct qp_plan_value *m[MAX_KEYS];
+    const struct qp_plan_value *m[MAX_KEYS] = {NULL};
     QP_TRY(qp_plan_members(&r->tree, value, "outputs", keys, m));
     bool same = qp_plan_is_string(&r->tree, m[0], entry->name) &&
                 qp_plan_is_number(m[1], entry->file) && qp_plan_is_string(&r->tree, m[2], dtype) &&
@@ -238,7 +238,7 @@ static enum qplan_status output_file(const struct reader *r, const struct qp_pla
 {
     static const char *const keys[] = {"files", "bytes", NULL};
     static const char *const file_keys[] = {"file", "bytes", "header_bytes", NULL};
-    const struct qp_plan_value *o[MAX_KEYS];
+    const struct qp_plan_value *o[MAX_KEYS] = {NULL};
     QP_TRY(qp_plan_members(&r->tree, output, "output", keys, o));
     *total = o[1];
     if (!qp_plan_is_array(o[0]) || o[0]->n != 1)
@@ -276,7 +276,7 @@ static enum qplan_status read_output_name(const struct reader *r,
 static enum qplan_status check_output(const struct reader *r, const struct qp_plan_value *output)
 {
     const struct qplan_plan *plan = r->plan;
-    const struct qp_plan_value *m[MAX_KEYS], *total;
+    const struct qp_plan_value *m[MAX_KEYS] = {NULL}, *total;
     if (!output)
         return QPLAN_OK;
     QP_TRY(output_file(r, output, m, &total));
@@ -309,7 +309,7 @@ static enum qplan_status check_source(const struct reader *r, const struct qp_pl
 {
     static const char *const keys[] = {"file", "bytes", NULL};
     const struct qp_file *file = &r->plan->checkpoint->source.files[0].file;
-    const struct qp_plan_value *m[MAX_KEYS];
+    const struct qp_plan_value *m[MAX_KEYS] = {NULL};
     if (!qp_plan_is_array(source) || source->n != 1)
         return qp_plan_bad(&r->tree, "source", "one file", NULL);
     QP_TRY(qp_plan_members(&r->tree, qp_plan_first(source), "source", keys, m));
@@ -345,7 +345,7 @@ static enum qplan_status read_settings(const struct reader *r, const struct qp_p
 
 static enum qplan_status read_document(const struct reader *r)
 {
-    const struct qp_plan_value *m[MAX_KEYS];
+    const struct qp_plan_value *m[MAX_KEYS] = {NULL};
     QP_TRY(qp_plan_members(&r->tree, r->tree.values, "the plan", plan_keys, m));
     QP_TRY(read_settings(r, m));
     QP_TRY(check_source(r, m[P_SOURCE]));

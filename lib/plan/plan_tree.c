@@ -60,11 +60,11 @@ static enum qplan_status add_value(struct qp_plan_tree *tree, const struct qp_js
     return QPLAN_OK;
 }
 
+/* While an object or an array is open, its .at is the place of the one around it. */
 static enum qplan_status read_values(struct qp_plan_tree *tree, struct qp_json *json)
 {
     struct qp_json_token token;
-    size_t open[MAX_DEPTH]; /* the values that are not complete yet */
-    unsigned depth = 0;
+    uint32_t inner = 0; /* the innermost that is open */
     uint32_t key = 0;
     for (;;) {
         QP_TRY(qp_json_next(json, &token, tree->err));
@@ -73,14 +73,17 @@ static enum qplan_status read_values(struct qp_plan_tree *tree, struct qp_json *
         if (token.type == QP_JSON_KEY) {
             QP_TRY(place_text(tree, &token, &key));
         } else if (token.type == QP_JSON_OBJECT_END || token.type == QP_JSON_ARRAY_END) {
-            depth--;
-            tree->values[open[depth]].span = (uint32_t)(tree->n_values - open[depth]) & MAX_VALUES;
+            struct qp_plan_value *closed = &tree->values[inner];
+            closed->span = (uint32_t)(tree->n_values - inner) & MAX_VALUES;
+            inner = closed->at;
         } else {
-            if (depth > 0)
-                tree->values[open[depth - 1]].n++;
+            if (tree->n_values > 0)
+                tree->values[inner].n++;
             QP_TRY(add_value(tree, &token, key));
-            if (token.type == QP_JSON_OBJECT || token.type == QP_JSON_ARRAY)
-                open[depth++] = tree->n_values - 1;
+            if (token.type == QP_JSON_OBJECT || token.type == QP_JSON_ARRAY) {
+                tree->values[tree->n_values - 1].at = inner;
+                inner = (uint32_t)tree->n_values - 1;
+            }
         }
     }
 }
