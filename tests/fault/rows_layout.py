@@ -100,6 +100,20 @@ accept("C11-all", ckpt({"x": EMPTY, "y": ("BF16", [0, 3], b""), "z": ("I8", [0],
        empty_kept("x", "y", "z"))
 accept("C11-group", ckpt({"a": ("F32", [2, 128], None), "z": ("F32", [3, 0], b"")}),
        empty_kept("z"), args=["--dtype", "int4"])
+
+
+@case("I7")
+def no_tensors(bench):
+    """Nothing to read, in each command: inspect, against itself, plan, the plan again, a copy."""
+    bench.write(ckpt({}))
+    bench.accepted("inspect", "--json", INPUT)
+    bench.accepted("inspect", "--against", INPUT, INPUT)
+    bench.accepted("plan", "-o", "p.json", INPUT, makes=["p.json"])
+    bench.accepted("quantize", "--plan", "p.json", "-o", OUTPUT, INPUT, makes=[OUTPUT])
+    bench.accepted("inspect", "--against", INPUT, OUTPUT)
+    bench.accepted("dequantize", "-o", "back", OUTPUT, makes=["back"])
+
+
 FILE = layout(A, entry("z", "F32", [0], 4, 4), size=8)
 refuse("C12", FILE, tensor("z"), byte(FILE, 4))
 

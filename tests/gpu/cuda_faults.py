@@ -6,7 +6,8 @@
 The library named by --fault is the double of the driver (cuda_double.c), which ends a run with 99 if
 something is not given back; others are broken ones that are made here. Each call that a run makes
 fails in turn: the first, the middle and the last of each name, and with QPLAN_TEST_FULL all. It also
-sees that the lanes of two workers overlap, and when `auto` takes the device.
+sees that the lanes of two workers overlap, and when `auto` takes the device. Of the fault table it
+runs row H10 (libraries), row H12 (memory, a device that is lost) and row H13 (flipped bits).
 """
 
 import argparse

@@ -4,7 +4,8 @@
     faults.py --qplan PATH --fault libOpenCL.so.1     exit 77 without a device
 
 The library named by --fault stands before the real loader (opencl_fault.c); others are broken ones
-that are made here. cuda_faults.py does the same with CUDA.
+that are made here. cuda_faults.py does the same with CUDA. A device that cannot divide correctly is
+row H11 of the fault table.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 /*
  * tidy_model.h - what clang-tidy cannot see, because it looks at one file at a time: a failure
- * function returns the failure it is given, never QPLAN_OK, and a cJSON predicate is false for
- * NULL. tidy.sh includes this before each file but those that define the functions.
+ * function returns the failure it is given, never QPLAN_OK. tidy.sh includes this before each file
+ * but those that define the functions.
  */
 #ifdef TIDY_CLI
 #include "../../cli/cli.h"
@@ -11,8 +11,8 @@
 #else
 #include "../../lib/base/error.h"
 #include "../../lib/ops/op.h"
+#include "../../lib/plan/plan_tree.h"
 
-#include <cjson/cJSON.h>
 #define qp_fail(err, status, ...)    ((void)qp_fail(err, status, __VA_ARGS__), (status))
 #define qp_fail_at(err, status, ...) ((void)qp_fail_at(err, status, __VA_ARGS__), (status))
 #define qp_fail_errno(...)           ((void)qp_fail_errno(__VA_ARGS__), QPLAN_ERR_IO)
@@ -21,9 +21,6 @@
     ((void)qp_op_fail_field(op, status, __VA_ARGS__), (status))
 #define qp_op_fail_tensor(op, status, ...)                                                         \
     ((void)qp_op_fail_tensor(op, status, __VA_ARGS__), (status))
+#define qp_plan_bad(...)      ((void)qp_plan_bad(__VA_ARGS__), QPLAN_ERR_INVALID)
 #define qp_op_fail_value(...) ((void)qp_op_fail_value(__VA_ARGS__), QPLAN_ERR_VALUE)
-#define cJSON_IsArray(item)   ((item) != NULL && cJSON_IsArray(item))
-#define cJSON_IsNumber(item)  ((item) != NULL && cJSON_IsNumber(item))
-#define cJSON_IsObject(item)  ((item) != NULL && cJSON_IsObject(item))
-#define cJSON_IsString(item)  ((item) != NULL && cJSON_IsString(item))
 #endif

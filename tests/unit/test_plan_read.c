@@ -5,6 +5,7 @@
 #include "support.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 
 static struct folder folder;
 static struct qplan_checkpoint *checkpoint; /* m.safetensors */
@@ -310,18 +311,47 @@ static void unknown_and_repeated_keys_are_refused_everywhere(void **state)
 static void numbers_are_whole_and_plain(void **state)
 {
     static const char *const numbers[] = {
-        "4.0", "4e0", "-4", "-0", "9007199254740993", "99999999999999999999", "1e400"};
+        "4.0", "4e0", "-4", "-0", "9223372036854775808", "99999999999999999999", "1e400"};
     (void)state;
     for (size_t i = 0; i < COUNT(numbers); i++) {
         char shape[64];
         (void)snprintf(shape, sizeof shape, "\"shape\":[%s,6]", numbers[i]);
         char *text = edited(document, "\"shape\":[4,6]", shape);
-        assert_refused(text, "whole number up to 2^53");
+        assert_refused(text, "whole number up to 2^63-1");
         free(text);
     }
     char *leading = edited(document, "[4,6]", "[04,6]");
     assert_refused(leading, "at byte");
     free(leading);
+}
+
+/* Row I6 of the fault table: 2^53 + 1, and the largest that a file can have. As doubles they are
+ * the same as their neighbours. */
+static void large_extents_are_exact(void **state)
+{
+    static const struct {
+        const char *dtype;
+        uint64_t extent;
+        const char *neighbour;
+    } rows[] = {{"F32", 9007199254740993, "9007199254740992"},
+                {"U8", 1152921504606846975, "1152921504606846976"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct tensor none = {"none", rows[i].dtype, 2, {0, rows[i].extent}, NULL, 0};
+        struct qplan_checkpoint *before = checkpoint;
+        char number[32];
+        (void)snprintf(number, sizeof number, "%" PRIu64, rows[i].extent);
+        write_checkpoint(in_folder(&folder, "large"), NULL, &none, 1);
+        checkpoint = open_checkpoint(in_folder(&folder, "large"));
+        char *text = plan_text("int8", QPLAN_ZERO_POINT_ALWAYS, QPLAN_INDIVISIBLE_ERROR);
+        assert_same_again(text);
+        char *other = edited(text, number, rows[i].neighbour);
+        assert_refused(other, rows[i].neighbour);
+        qplan_checkpoint_close(checkpoint);
+        checkpoint = before;
+        free(other);
+        free(text);
+    }
 }
 
 static void tensors_must_be_those_of_the_checkpoint(void **state)
@@ -337,6 +367,10 @@ static void tensors_must_be_those_of_the_checkpoint(void **state)
         {"\"shape\":[4,6]", "\"shape\":[4,6,1]", "shape of"},
         {"\"shape\":[4,6]", "\"shape\":[4]", "shape of"},
         {"\"shape\":[4,6]", "\"shape\":\"4x6\"", "shape of"},
+        {"\"shape\":[4,6]", "\"shape\": [ 4, null, [6] ]",
+         "expected '[4,null,an array]', found [4,6]"},
+        {"\"shape\":[4,6]", "\"shape\":{\"x\":[4,6]}", "expected 'an object', found [4,6]"},
+        {"\"shape\":[4,6],", "", "expected '', found [4,6]"},
         {"\"file\":0", "\"file\":1", "file of"},
         {"\"bytes\":", "\"bytes\":1", "the plan is for another checkpoint"},
         {"\"source\":[{", "\"source\":[{},{", "one file"},
@@ -469,6 +503,7 @@ int main(void)
         cmocka_unit_test(settings_must_be_known_words),
         cmocka_unit_test(unknown_and_repeated_keys_are_refused_everywhere),
         cmocka_unit_test(numbers_are_whole_and_plain),
+        cmocka_unit_test(large_extents_are_exact),
         cmocka_unit_test(tensors_must_be_those_of_the_checkpoint),
         cmocka_unit_test(missing_and_repeated_tensors_are_refused),
         cmocka_unit_test(actions_that_cannot_be_are_refused),

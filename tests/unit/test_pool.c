@@ -1,6 +1,6 @@
 /*
  * test_pool.c - teams of workers: the caller's rounding mode and flush-to-zero neither change a
- * result nor get lost; progress, cancelling.
+ * result nor get lost (row F16 of the fault table); progress, cancelling.
  */
 #include "support.h"
 

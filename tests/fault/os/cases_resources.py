@@ -1,10 +1,13 @@
-"""Rows H1 to H9: memory, stack, threads and CPUs run short; several runs meet."""
+"""Rows H1 to H9 and H14: memory, stack, threads and CPUs run short; several runs meet."""
 
 import os
+import shutil
 import signal
+import subprocess
 import threading
 
-from bench import INPUT, JOBS, MODELS, QUANTIZED, TARGET, read_file
+import checkpoint
+from bench import INPUT, JOBS, MODELS, QUANTIZED, TARGET, Skip, read_file
 from table import case
 
 
@@ -99,6 +102,23 @@ def stack(bench):
         bench.exits(str(args), bench.run(*args, via=limited("-s 64")), 0)
 
 
+@case("I9-memory-of-a-plan", needs="limits", cost=2)
+def memory_of_a_plan(bench):
+    """A plan of many tensors is read in ten times its own size at most, with all that it plans."""
+    head, n_bytes = checkpoint.header({f"model.layers.{i}.mlp.up_proj.weight": ("F32", [2, 2])
+                                       for i in range(100_000)})
+    bench.write("model", head + bytes(n_bytes))
+    bench.exits("plan", bench.run("plan", "-o", "p.json", "model"), 0)
+    proc = bench.start("quantize", "--dry-run", "--plan", "p.json", "model",
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(proc.pid, 0)
+    proc.returncode = os.waitstatus_to_exitcode(status)
+    most = 10 * os.path.getsize(bench.path("p.json"))
+    bench.check(proc.returncode == 0, f"exit: expected 0, found {proc.returncode}")
+    bench.check(usage.ru_maxrss * 1024 <= most,
+                f"memory: expected {most} bytes at most, found {usage.ru_maxrss * 1024}")
+
+
 # ---- H5, H6: threads and CPUs --------------------------------------------------------------------
 
 @case("H5-no-threads", needs="preload")
@@ -189,6 +209,19 @@ def affinity_and_nice(bench):
         bench.prepare(False)
         result = bench.run("quantize", "-o", TARGET, INPUT, via=via)
         bench.exits(str(via), result, 0)
+
+
+@case("H14-another-cpu", needs="limits", cost=4)
+def another_cpu(bench):
+    """valgrind shows a CPU without AVX-512; what is not there is not used, and may not be asked for."""
+    if not shutil.which("valgrind"):
+        raise Skip("needs valgrind")
+    via = ["valgrind", "-q", "--trace-children=yes", "--error-exitcode=99"]
+    bench.disturbed("channel-1", via=via, exits=(0,), force=(False,))
+    result = bench.run("quantize", "-o", TARGET, INPUT, via=via,
+                       env={"QPLAN_CPU": "avx512"})
+    bench.exits("QPLAN_CPU=avx512", result, 2)
+    bench.says("QPLAN_CPU=avx512", result, "QPLAN_CPU", "avx512")
 
 
 # ---- H7 to H9: runs that meet --------------------------------------------------------------------
