@@ -24,9 +24,9 @@ static const struct qplan_entry *find_behind(const struct qp_listing *listing,
                                              const struct qplan_entry *before,
                                              const struct qplan_entry *wanted)
 {
-    const struct qplan_entry *next = before ? before + 1 : listing->entries;
-    if (next < listing->entries + listing->n_entries &&
-        qp_compare_text(next->name, next->name_len, wanted->name, wanted->name_len) == 0)
+    const size_t i = before ? (size_t)(before - listing->entries) + 1 : 0;
+    const struct qplan_entry *next = i < listing->n_entries ? &listing->entries[i] : NULL;
+    if (next && qp_compare_text(next->name, next->name_len, wanted->name, wanted->name_len) == 0)
         return next;
     return qp_listing_find(listing, wanted->name, wanted->name_len);
 }

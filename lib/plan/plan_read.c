@@ -245,8 +245,8 @@ static enum qplan_status read_quantize(const struct reader *r, const cJSON *cons
     const char *calibrate = cJSON_GetStringValue(m[T_CALIBRATE]);
     t->calibrator = qp_calibrator_find(calibrate ? calibrate : "minmax");
     return t->calibrator ? QPLAN_OK
-                         : qp_plan_fail_name(r->err, QPLAN_ERR_INVALID, r->name, "calibrate",
-                                             calibrate, qplan_calibrator_name);
+                         : qp_fail_name(r->err, QPLAN_ERR_INVALID, r->name, "calibrate", calibrate,
+                                        qplan_calibrator_name);
 }
 
 /* Reasons are for people: one that does not fit an edited action any more is replaced. */
@@ -422,8 +422,8 @@ static enum qplan_status read_settings(const struct reader *r, const cJSON *cons
     const char *format = cJSON_GetStringValue(m[P_FORMAT]);
     r->plan->format = format ? qp_format_find(format) : NULL;
     if (!r->plan->format)
-        return qp_plan_fail_name(r->err, QPLAN_ERR_INVALID, r->name, "format", format,
-                                 qplan_format_name);
+        return qp_fail_name(r->err, QPLAN_ERR_INVALID, r->name, "format", format,
+                            qplan_format_name);
     QP_TRY(word_of(r, m[P_NONFINITE], "nonfinite", qp_nonfinite_words, &nonfinite));
     QP_TRY(word_of(r, m[P_INDIVISIBLE], "indivisible", qp_indivisible_words, &indivisible));
     QP_TRY(word_of(r, m[P_ZERO], "zero_point", qp_zero_point_words, &zero_point));

@@ -115,8 +115,7 @@ static enum qplan_status read_facts(struct builder *b)
     for (size_t i = 0; i < b->report->n_rows && status == QPLAN_OK; i++) {
         const struct qp_row *row = &b->report->rows[i];
         if (row->facts)
-            status = qp_facts_read(reader, row->tested->tensor, b->request->strict_params,
-                                   row->facts, b->err);
+            status = qp_facts_read(reader, row->tested->tensor, row->facts, b->err);
     }
     qp_facts_close(reader);
     return status;

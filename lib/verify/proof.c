@@ -175,18 +175,32 @@ static bool same_value(const struct qp_st_pair *a, const struct qp_st_pair *b)
     return a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0;
 }
 
+/* Every output says "pt", whatever the source says; a plain file may say anything. */
+static void check_format(struct prover *p)
+{
+    const struct qplan_checkpoint *file = p->proof->file;
+    const struct qp_st_pair *format = qp_st_metadata(&file->source.files[0], "format");
+    char quoted[QP_QUOTED];
+    if (!file->format || (format && qp_text_is(format->value, format->value_len, QP_FORMAT)))
+        return;
+    offend(p, file->source.listing.shown, "metadata 'format': expected " QP_FORMAT ", found %s",
+           format ? qp_quote(quoted, format->value, format->value_len) : "none");
+}
+
 /* Whatever key one of the files has, the other one has too, with the same value. */
 static void compare_metadata(struct prover *p)
 {
     const struct qp_st *sides[2] = {&p->proof->source->source.files[0],
                                     &p->proof->file->source.files[0]};
     char quoted[QP_QUOTED];
+    check_format(p);
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < sides[side]->n_metadata; i++) {
             const struct qp_st_pair *pair = &sides[side]->metadata[i];
-            if (qp_owns_key(pair->key) || strcmp(pair->key, "format") == 0)
+            if (qp_owns_key(pair) || qp_is_format(pair))
                 continue;
-            const struct qp_st_pair *other = qp_st_metadata(sides[1 - side], pair->key);
+            const struct qp_st_pair *other =
+                qp_st_find_pair(sides[1 - side], pair->key, pair->key_len);
             if (!other || !same_value(pair, other))
                 offend(p, p->proof->file->source.listing.shown,
                        "metadata %s is not that of the source",
