@@ -12,6 +12,7 @@
 #include "lib/base/json.h"
 #include "lib/model/dtype.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool qp_owns_key(const struct qp_st_pair *pair)
@@ -82,6 +83,7 @@ struct reader {
     size_t n, cap;
     const struct qplan_scheme *scheme; /* of the last record: most share theirs */
     const char *calibrate;             /* of the last record */
+    char subject[512 + 32];            /* of errors */
     struct qplan_error *err;
 };
 
@@ -193,9 +195,8 @@ static enum qplan_status read_record(struct reader *r, const struct qp_json_toke
     char name[QP_QUOTED], found[QP_QUOTED];
     if (value->type == QP_JSON_STRING && parse_record(value->text, value->n, record))
         return add_tensor(r, key, record);
-    (void)qp_fail(r->err, QPLAN_ERR_INVALID, r->st->file.shown,
-                  "metadata " QP_TENSORS_KEY ": not a record at %s: expected "
-                  "\"SCHEME CALIBRATOR DTYPE SHAPE\", found %s",
+    (void)qp_fail(r->err, QPLAN_ERR_INVALID, r->subject,
+                  "not a record at %s: expected \"SCHEME CALIBRATOR DTYPE SHAPE\", found %s",
                   qp_quote(name, key->text, key->n),
                   value->type == QP_JSON_STRING ? qp_quote(found, value->text, value->n)
                                                 : qp_json_type_name(value->type));
@@ -207,11 +208,10 @@ static enum qplan_status read_object(struct reader *r, char *text, size_t n)
     struct qp_json json;
     struct qp_json_token key, value;
     struct record record = {.text = {NULL, 0}};
-    qp_json_init(&json, text, n, 0, 2, "metadata " QP_TENSORS_KEY);
+    qp_json_init(&json, text, n, 0, 2, r->subject);
     QP_TRY(qp_json_next(&json, &key, r->err));
     if (key.type != QP_JSON_OBJECT)
-        return qp_fail(r->err, QPLAN_ERR_INVALID, r->st->file.shown,
-                       "metadata " QP_TENSORS_KEY ": expected an object, found %s",
+        return qp_fail(r->err, QPLAN_ERR_INVALID, r->subject, "expected an object, found %s",
                        qp_json_type_name(key.type));
     for (;;) {
         QP_TRY(qp_json_next(&json, &key, r->err));
@@ -267,6 +267,7 @@ enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena
         return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
                        "metadata " QP_TENSORS_KEY " is missing");
     struct reader r = {.st = st, .arena = arena, .err = err};
+    (void)snprintf(r.subject, sizeof r.subject, "%s: metadata " QP_TENSORS_KEY, st->file.shown);
     /* It is decoded in place, and the names of the tensors are in it. */
     char *text = qp_arena_join(arena, records->value, records->value_len, "");
     if (!text)

@@ -37,7 +37,7 @@ static enum qplan_status find_part(const struct qp_listing *listing, const struc
 {
     const struct qplan_entry *wanted = part->entry;
     const struct qplan_entry *found = find_behind(listing, before, wanted);
-    char subject[512];
+    char subject[512], expected[256], other[256];
     part->entry = found;
     if (found ? found->storage == wanted->storage &&
                     qp_same_shape(found->shape, found->rank, wanted->shape, wanted->rank)
@@ -48,10 +48,11 @@ static enum qplan_status find_part(const struct qp_listing *listing, const struc
         return qp_fail(err, QPLAN_ERR_INVALID, subject,
                        "recorded in " QP_TENSORS_KEY " but not in the file");
     return qp_fail(err, QPLAN_ERR_INVALID, subject,
-                   "type and shape are not those of its record: expected %s of rank %u, found "
-                   "%s of rank %u or other extents",
-                   qplan_storage_name((enum qplan_storage)wanted->storage), wanted->rank,
-                   qplan_storage_name((enum qplan_storage)found->storage), found->rank);
+                   "type and shape are not those of its record: expected %s %s, found %s %s",
+                   qplan_storage_name((enum qplan_storage)wanted->storage),
+                   qp_format_list(expected, sizeof expected, wanted->shape, wanted->rank),
+                   qplan_storage_name((enum qplan_storage)found->storage),
+                   qp_format_list(other, sizeof other, found->shape, found->rank));
 }
 
 /* Finds the parts of a tensor that a file has a record of; scratch is for what is wanted of them.
