@@ -223,6 +223,11 @@ static enum qplan_status read_object(struct reader *r, char *text, size_t n)
     return qp_json_next(&json, &value, r->err);
 }
 
+static enum qplan_status missing(const struct qp_st *st, const char *key, struct qplan_error *err)
+{
+    return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "metadata %s is missing", key);
+}
+
 /* The value of one of our keys is the one that this revision writes. */
 static enum qplan_status check_value(const struct qp_st *st, const char *key, const char *expected,
                                      const char *what, struct qplan_error *err)
@@ -230,7 +235,7 @@ static enum qplan_status check_value(const struct qp_st *st, const char *key, co
     char quoted[QP_QUOTED];
     const struct qp_st_pair *pair = qp_st_metadata(st, key);
     if (!pair)
-        return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "metadata %s is missing", key);
+        return missing(st, key, err);
     if (qp_text_is(pair->value, pair->value_len, expected))
         return QPLAN_OK;
     return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "%s: expected %s %s, found %s", what,
@@ -260,12 +265,11 @@ enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena
     *tensors = NULL;
     *n = 0;
     QP_TRY(check_value(st, QP_LAYOUT_KEY, QP_LAYOUT, "layout of a newer qplan", err));
-    QP_TRY(check_value(st, QP_NUMERICS_KEY, QP_NUMERICS, "made by another revision", err));
-    QP_TRY(check_keys(st, err));
     const struct qp_st_pair *records = qp_st_metadata(st, QP_TENSORS_KEY);
     if (!records)
-        return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
-                       "metadata " QP_TENSORS_KEY " is missing");
+        return missing(st, QP_TENSORS_KEY, err);
+    QP_TRY(check_value(st, QP_NUMERICS_KEY, QP_NUMERICS, "made by another revision", err));
+    QP_TRY(check_keys(st, err));
     struct reader r = {.st = st, .arena = arena, .err = err};
     (void)snprintf(r.subject, sizeof r.subject, "%s: metadata " QP_TENSORS_KEY, st->file.shown);
     /* It is decoded in place, and the names of the tensors are in it. */
