@@ -201,17 +201,6 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 /* ---- The output --------------------------------------------------------------------------------
  */
 
-/* Scales and zero points must be usable before anything is written. */
-static enum qplan_status check_params(const struct qplan_checkpoint *file, struct qplan_error *err)
-{
-    struct qp_param_facts facts;
-    for (size_t i = 0; i < file->n_tensors; i++) {
-        if (file->tensors[i].scheme)
-            QP_TRY(qp_read_param_facts(file, &file->tensors[i], &facts, err));
-    }
-    return QPLAN_OK;
-}
-
 static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dtype,
                                     struct qplan_error *err)
 {
@@ -351,7 +340,6 @@ enum qplan_status qplan_dequantize(struct qplan_report **report,
         return qp_fail(err, QPLAN_ERR_INVALID, checkpoint->source.listing.shown,
                        "not a quantized checkpoint of the native layout: expected " //
                        QP_LAYOUT_KEY " in its metadata, found none");
-    QP_TRY(check_params(checkpoint, err));
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);

@@ -107,8 +107,10 @@ static enum qplan_status make_rows(struct builder *b)
     return QPLAN_OK;
 }
 
+/* A comparison reads all zero points, and those of a plan's file have just been written. */
 static enum qplan_status read_facts(struct builder *b)
 {
+    const bool zeros_are_read = b->request->source || b->request->plan;
     struct qp_facts_reader *reader;
     enum qplan_status status = QPLAN_OK;
     QP_TRY(qp_facts_open(&reader, b->request->file, b->err));
@@ -116,6 +118,8 @@ static enum qplan_status read_facts(struct builder *b)
         const struct qp_row *row = &b->report->rows[i];
         if (row->facts)
             status = qp_facts_read(reader, row->tested->tensor, row->facts, b->err);
+        if (row->facts && status == QPLAN_OK && !zeros_are_read)
+            status = qp_facts_check_zeros(reader, row->tested->tensor, b->err);
     }
     qp_facts_close(reader);
     return status;

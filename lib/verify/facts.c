@@ -58,7 +58,7 @@ static void add_scales(const double *scale, size_t n, struct qp_param_facts *fac
     facts->half_step = largest / 2 > facts->half_step ? largest / 2 : facts->half_step;
 }
 
-/* Looks at every scale and zero point; *has_one tells whether one of them is 1. */
+/* Looks at every scale; *has_one tells whether one of them is 1. */
 static enum qplan_status read_facts(struct qp_facts_reader *r, struct qp_param_facts *facts,
                                     bool *has_one, struct qplan_error *err)
 {
@@ -68,7 +68,6 @@ static enum qplan_status read_facts(struct qp_facts_reader *r, struct qp_param_f
     for (uint64_t set = 0; set < n_sets; set += FACT_SETS) {
         size_t n = (size_t)qp_min_u64(FACT_SETS, n_sets - set);
         QP_TRY(qp_read_scales(&r->scales, r->tensor, r->f64, set, n, &r->window, err));
-        QP_TRY(qp_read_zeros(&r->file->source, r->tensor, set, n, &r->window, err));
         add_scales(r->scale, n, facts, has_one);
     }
     return QPLAN_OK;
@@ -156,6 +155,17 @@ enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_
     return QPLAN_OK;
 }
 
+enum qplan_status qp_facts_check_zeros(struct qp_facts_reader *reader,
+                                       const struct qp_tensor *tensor, struct qplan_error *err)
+{
+    const struct qp_matrix sets = qp_tensor_part(tensor, QP_SCALE)->matrix;
+    const uint64_t n_sets = sets.rows * sets.cols;
+    for (uint64_t set = 0; set < n_sets; set += FACT_SETS)
+        QP_TRY(qp_read_zeros(&reader->file->source, tensor, set,
+                             (size_t)qp_min_u64(FACT_SETS, n_sets - set), &reader->window, err));
+    return QPLAN_OK;
+}
+
 void qp_facts_close(struct qp_facts_reader *reader)
 {
     if (!reader)
@@ -191,15 +201,4 @@ enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qplan
     }
     *out = r;
     return QPLAN_OK;
-}
-
-enum qplan_status qp_read_param_facts(const struct qplan_checkpoint *file,
-                                      const struct qp_tensor *tensor, struct qp_param_facts *facts,
-                                      struct qplan_error *err)
-{
-    struct qp_facts_reader *reader;
-    QP_TRY(qp_facts_open(&reader, file, err));
-    enum qplan_status status = qp_facts_read(reader, tensor, facts, err);
-    qp_facts_close(reader);
-    return status;
 }

@@ -14,20 +14,26 @@
  *  - Or, where the recorded calibrator can clip, x lies outside of what the codes of its set can
  *    represent by more than that, and x' is the nearer end. minmax cannot clip: then it offends.
  *  - An infinite x gives the nearer end, and NaN gives 0.
- *  - A scale that is no finite number above 0 proves nothing: every element of its set offends.
  *  - Spare nibbles of rows of 4-bit codes are 0.
  *
  * Proven of the file:
- *  - Its metadata are those of the source, apart from "format" and the keys that qplan owns.
+ *  - Its metadata are those of the source as bytes, apart from the keys that qplan owns and
+ *    "format", which is "pt".
  *  - Neither file has changed while it was read.
- *  - Of the layout, before anything here runs: the parts of each tensor have the types and shapes
- *    that its record gives (formats/qplan/native_read.c).
+ *
+ * Not judged here but refused, by every command, when a file is opened or read:
+ *  - Parts whose types and shapes are not those that the record gives
+ * (formats/qplan/native_read.c), another layout or numerics revision, unknown keys of ours
+ * (formats/record.c).
+ *  - A stored tensor that is a part of two tensors or has two roles, quantized weights without a
+ *    record, an unknown calibrator (lib/store/checkpoint.c).
+ *  - A scale that is no finite number above 0, a zero point that is no code or not that of a
+ *    symmetric scheme, a code outside a narrow range (lib/run/stored.c).
  *
  * Not proven:
  *  - That scales and zero points are those that the recorded calibrator chooses: wider ones pass,
- *    with the wider bound that the report shows. Nor that zero points are codes, or those of a
- *    symmetric scheme, nor that codes keep to a narrow range.
- *  - The order of tensors in the file, the value of "format", and the numerics revision.
+ *    with the wider bound that the report shows.
+ *  - The order of tensors in the file.
  *  - That anything is quantized at all.
  *  - Without .strict (inspect with a source): that the file has all tensors and the metadata of the
  *    source. Only the tensors that were given are compared.
