@@ -72,9 +72,11 @@ const struct qp_format *qp_format_of(const struct qp_listing *listing);
 
 /*
  * Finds a stored tensor whose name says that some tool quantized this checkpoint before, in
- * whatever layout; NULL if there is none.
+ * whatever layout; NULL if there is none. Those with an owner, if owners are given by stored
+ * tensor, are not looked at.
  */
 enum qplan_status qp_find_quantized(const struct qp_listing *listing,
+                                    const struct qp_tensor **owner,
                                     const struct qplan_entry **found, struct qplan_error *err);
 
 #endif

@@ -12,11 +12,19 @@
 #include "lib/base/json.h"
 #include "lib/model/dtype.h"
 
+#include <stdio.h>
 #include <string.h>
 
-bool qp_owns_key(const char *key)
+bool qp_owns_key(const struct qp_st_pair *pair)
 {
-    return strncmp(key, "qplan.", 6) == 0;
+    static const char begin[] = "qplan.";
+    const size_t n = sizeof begin - 1;
+    return pair->key_len >= n && memcmp(pair->key, begin, n) == 0;
+}
+
+bool qp_is_format(const struct qp_st_pair *pair)
+{
+    return qp_text_is(pair->key, pair->key_len, "format");
 }
 
 static struct qp_st_pair pair_of(const char *key, const char *value, size_t n_value)
@@ -26,7 +34,7 @@ static struct qp_st_pair pair_of(const char *key, const char *value, size_t n_va
 
 void qp_own_pairs(const char *records, size_t n_records, struct qp_st_pair out[QP_OWN_PAIRS])
 {
-    out[0] = pair_of("format", "pt", 2);
+    out[0] = pair_of("format", QP_FORMAT, strlen(QP_FORMAT));
     out[1] = pair_of(QP_LAYOUT_KEY, QP_LAYOUT, strlen(QP_LAYOUT));
     out[2] = pair_of(QP_NUMERICS_KEY, QP_NUMERICS, strlen(QP_NUMERICS));
     out[3] = pair_of(QP_TENSORS_KEY, records, n_records);
@@ -74,79 +82,86 @@ struct reader {
     struct qp_tensor *tensors;
     size_t n, cap;
     const struct qplan_scheme *scheme; /* of the last record: most share theirs */
+    const char *calibrate;             /* of the last record */
+    char subject[512 + 32];            /* of errors */
     struct qplan_error *err;
 };
 
-static enum qplan_status bad_record(const struct reader *r, const char *what, const char *name,
-                                    size_t n_name)
+/* Text of a file: counted, for it may contain NULs. */
+struct span {
+    const char *text; /* NULL = nothing is left */
+    size_t n;
+};
+
+/* Cuts the next word off a text; false when none is left. */
+static bool next_word(struct span *rest, char separator, struct span *word)
 {
-    char quoted[QP_QUOTED];
-    return qp_fail(r->err, QPLAN_ERR_INVALID, r->st->file.shown,
-                   "metadata " QP_TENSORS_KEY ": %s at %s", what, qp_quote(quoted, name, n_name));
+    if (!rest->text)
+        return false;
+    const char *end = memchr(rest->text, separator, rest->n);
+    *word = (struct span){rest->text, end ? (size_t)(end - rest->text) : rest->n};
+    *rest = end ? (struct span){end + 1, rest->n - word->n - 1} : (struct span){NULL, 0};
+    return true;
 }
 
-/* Cuts the next word off a text that is split at blanks; NULL when none is left. */
-static char *next_word(char **text)
+/* "4096x11007" to extents: two or more, and such a tensor has elements. */
+static bool parse_shape(struct span text, uint64_t shape[QPLAN_MAX_RANK], unsigned *rank)
 {
-    char *word = *text;
-    if (!word)
-        return NULL;
-    char *blank = strchr(word, ' ');
-    *text = blank ? blank + 1 : NULL;
-    if (blank)
-        *blank = '\0';
-    return word;
-}
-
-/* "4096x11007" to extents; false if malformed, or if such a tensor would have no elements. */
-static bool parse_shape(char *text, uint64_t shape[QPLAN_MAX_RANK], unsigned *rank)
-{
+    struct span extent;
     uint64_t elems;
-    *rank = 0;
-    for (char *part = text; part; ++*rank) {
-        char *x = strchr(part, 'x');
-        if (x)
-            *x = '\0';
-        if (*rank == QPLAN_MAX_RANK || !qp_parse_u64(part, &shape[*rank]))
+    for (*rank = 0; next_word(&text, 'x', &extent); ++*rank) {
+        if (*rank == QPLAN_MAX_RANK || !qp_parse_u64_n(extent.text, extent.n, &shape[*rank]))
             return false;
-        part = x ? x + 1 : NULL;
     }
-    return qp_shape_elements(shape, *rank, &elems) && elems > 0;
+    return *rank >= 2 && qp_shape_elements(shape, *rank, &elems) && elems > 0;
 }
 
-/* What a record says, before it is kept; the text of its scheme is that of the record before. */
+/* A scheme in its canonical form, with an axis that is not negative. */
+static bool parse_scheme(struct span text, struct qplan_scheme *out)
+{
+    char given[QPLAN_SCHEME_TEXT], canonical[QPLAN_SCHEME_TEXT];
+    if (text.n >= sizeof given)
+        return false;
+    memcpy(given, text.text, text.n);
+    given[text.n] = '\0';
+    if (qplan_scheme_parse(out, given, NULL) != QPLAN_OK || out->axis < 0)
+        return false;
+    (void)qplan_scheme_format(out, canonical);
+    return qp_text_is(text.text, text.n, canonical);
+}
+
+/* What a record says, before it is kept. */
 struct record {
-    const char *text; /* NULL = there is none yet */
-    struct qplan_scheme given, scheme;
-    const char *calibrate;
+    struct span text; /* of the scheme: most records share theirs with the one before */
+    struct qplan_scheme scheme;
+    struct span calibrate;
     enum qplan_storage storage;
     unsigned rank;
     uint64_t shape[QPLAN_MAX_RANK];
 };
 
-#define MAX_CALIBRATE 31 /* bytes of the name of a calibrator */
-
-/* Takes the text of a record apart in place. */
-static bool parse_record(char *text, struct record *out)
+static bool parse_record(const char *text, size_t n, struct record *out)
 {
-    const char *scheme = next_word(&text), *calibrate = next_word(&text);
-    char *source = next_word(&text), *shape = next_word(&text);
-    if (!shape || text || strlen(calibrate) > MAX_CALIBRATE)
+    struct span rest = {text, n}, scheme, source, shape;
+    struct qplan_scheme resolved;
+    if (memchr(text, '\0', n) || !next_word(&rest, ' ', &scheme) ||
+        !next_word(&rest, ' ', &out->calibrate) || !next_word(&rest, ' ', &source) ||
+        !next_word(&rest, ' ', &shape) || rest.text)
         return false;
-    out->calibrate = calibrate;
-    if (out->text && strcmp(out->text, scheme) != 0) /* most records share theirs */
-        out->text = NULL;
-    if (!out->text && qplan_scheme_parse(&out->given, scheme, NULL) != QPLAN_OK)
+    const bool as_before =
+        out->text.text && qp_compare_text(out->text.text, out->text.n, scheme.text, scheme.n) == 0;
+    if (!as_before && !parse_scheme(scheme, &out->scheme))
         return false;
     out->text = scheme;
-    return qp_storage_find(source, strlen(source), &out->storage) &&
+    return qp_storage_find(source.text, source.n, &out->storage) &&
            qp_storage_row(out->storage)->is_source && parse_shape(shape, out->shape, &out->rank) &&
-           qp_scheme_resolve(&out->given, out->rank, &out->scheme);
+           qp_scheme_resolve(&out->scheme, out->rank, &resolved);
 }
 
 static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token *key,
                                     const struct record *record)
 {
+    const struct span *calibrate = &record->calibrate;
     if (r->n == r->cap) {
         size_t cap = r->cap ? r->cap * 2 : 64;
         struct qp_tensor *grown = qp_realloc(r->tensors, cap, sizeof *grown);
@@ -157,6 +172,8 @@ static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token
     }
     if (!r->scheme || !qp_scheme_equal(r->scheme, &record->scheme))
         r->scheme = qp_arena_copy(r->arena, &record->scheme, 1, sizeof record->scheme);
+    if (!r->calibrate || !qp_text_is(calibrate->text, calibrate->n, r->calibrate))
+        r->calibrate = qp_arena_join(r->arena, calibrate->text, calibrate->n, "");
     const struct qp_tensor t = {
         .name = key->text,
         .name_len = (uint32_t)key->n,
@@ -164,46 +181,81 @@ static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token
         .rank = (uint8_t)record->rank,
         .storage = (uint8_t)record->storage,
         .scheme = r->scheme,
-        .calibrate = record->calibrate,
+        .calibrate = r->calibrate,
     };
-    if (!t.shape || !t.scheme)
+    if (!t.shape || !t.scheme || !t.calibrate)
         return qp_fail_memory(r->err, r->st->file.shown, sizeof record->shape);
     r->tensors[r->n++] = t;
     return QPLAN_OK;
+}
+
+static enum qplan_status read_record(struct reader *r, const struct qp_json_token *key,
+                                     const struct qp_json_token *value, struct record *record)
+{
+    char name[QP_QUOTED], found[QP_QUOTED];
+    if (value->type == QP_JSON_STRING && parse_record(value->text, value->n, record))
+        return add_tensor(r, key, record);
+    (void)qp_fail(r->err, QPLAN_ERR_INVALID, r->subject,
+                  "not a record at %s: expected \"SCHEME CALIBRATOR DTYPE SHAPE\", found %s",
+                  qp_quote(name, key->text, key->n),
+                  value->type == QP_JSON_STRING ? qp_quote(found, value->text, value->n)
+                                                : qp_json_type_name(value->type));
+    return QPLAN_ERR_INVALID;
 }
 
 static enum qplan_status read_object(struct reader *r, char *text, size_t n)
 {
     struct qp_json json;
     struct qp_json_token key, value;
-    struct record record = {.text = NULL};
-    qp_json_init(&json, text, n, 0, 2, "metadata " QP_TENSORS_KEY);
+    struct record record = {.text = {NULL, 0}};
+    qp_json_init(&json, text, n, 0, 2, r->subject);
     QP_TRY(qp_json_next(&json, &key, r->err));
     if (key.type != QP_JSON_OBJECT)
-        return bad_record(r, "not an object", "", 0);
+        return qp_fail(r->err, QPLAN_ERR_INVALID, r->subject, "expected an object, found %s",
+                       qp_json_type_name(key.type));
     for (;;) {
         QP_TRY(qp_json_next(&json, &key, r->err));
         if (key.type != QP_JSON_KEY)
             break;
         QP_TRY(qp_json_next(&json, &value, r->err));
-        if (value.type != QP_JSON_STRING || !parse_record(value.text, &record))
-            return bad_record(r, "not a record \"SCHEME CALIBRATOR DTYPE SHAPE\"", key.text, key.n);
-        QP_TRY(add_tensor(r, &key, &record));
+        QP_TRY(read_record(r, &key, &value, &record));
     }
     return qp_json_next(&json, &value, r->err);
 }
 
-static enum qplan_status check_versions(const struct qp_st *st, struct qplan_error *err)
+static enum qplan_status missing(const struct qp_st *st, const char *key, struct qplan_error *err)
+{
+    return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "metadata %s is missing", key);
+}
+
+/* The value of one of our keys is the one that this revision writes. */
+static enum qplan_status check_value(const struct qp_st *st, const char *key, const char *expected,
+                                     const char *what, struct qplan_error *err)
 {
     char quoted[QP_QUOTED];
-    const struct qp_st_pair *layout = qp_st_metadata(st, QP_LAYOUT_KEY);
-    if (layout && strcmp(layout->value, QP_LAYOUT) != 0)
-        return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
-                       "layout of a newer qplan: expected " QP_LAYOUT_KEY " 1, found %s",
-                       qp_quote(quoted, layout->value, layout->value_len));
-    if (!qp_st_metadata(st, QP_TENSORS_KEY))
-        return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
-                       "metadata " QP_TENSORS_KEY " is missing");
+    const struct qp_st_pair *pair = qp_st_metadata(st, key);
+    if (!pair)
+        return missing(st, key, err);
+    if (qp_text_is(pair->value, pair->value_len, expected))
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "%s: expected %s %s, found %s", what,
+                   key, expected, qp_quote(quoted, pair->value, pair->value_len));
+}
+
+/* Keys that begin as ours do are ours: others would be claims that nothing checks. */
+static enum qplan_status check_keys(const struct qp_st *st, struct qplan_error *err)
+{
+    char quoted[QP_QUOTED];
+    for (size_t i = 0; i < st->n_metadata; i++) {
+        const struct qp_st_pair *pair = &st->metadata[i];
+        if (qp_owns_key(pair) && !qp_text_is(pair->key, pair->key_len, QP_LAYOUT_KEY) &&
+            !qp_text_is(pair->key, pair->key_len, QP_NUMERICS_KEY) &&
+            !qp_text_is(pair->key, pair->key_len, QP_TENSORS_KEY))
+            return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
+                           "unknown metadata key: expected " QP_LAYOUT_KEY ", " QP_NUMERICS_KEY
+                           " and " QP_TENSORS_KEY ", found %s",
+                           qp_quote(quoted, pair->key, pair->key_len));
+    }
     return QPLAN_OK;
 }
 
@@ -212,10 +264,15 @@ enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena
 {
     *tensors = NULL;
     *n = 0;
-    QP_TRY(check_versions(st, err));
+    QP_TRY(check_value(st, QP_LAYOUT_KEY, QP_LAYOUT, "layout of a newer qplan", err));
     const struct qp_st_pair *records = qp_st_metadata(st, QP_TENSORS_KEY);
+    if (!records)
+        return missing(st, QP_TENSORS_KEY, err);
+    QP_TRY(check_value(st, QP_NUMERICS_KEY, QP_NUMERICS, "made by another revision", err));
+    QP_TRY(check_keys(st, err));
     struct reader r = {.st = st, .arena = arena, .err = err};
-    /* It is decoded in place, and the tensors' texts are in it. */
+    (void)snprintf(r.subject, sizeof r.subject, "%s: metadata " QP_TENSORS_KEY, st->file.shown);
+    /* It is decoded in place, and the names of the tensors are in it. */
     char *text = qp_arena_join(arena, records->value, records->value_len, "");
     if (!text)
         return qp_fail_memory(err, st->file.shown, records->value_len);

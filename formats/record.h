@@ -12,10 +12,14 @@
 #define QP_TENSORS_KEY  "qplan.tensors"
 #define QP_LAYOUT       "1"
 #define QP_NUMERICS     "1"
+#define QP_FORMAT       "pt"
 
-/* Whether a metadata key is one that qplan writes itself: it is left out of what a source hands on.
+/* Whether a key of a source is left out of what it hands on: all that begin with "qplan." are ours.
  */
-bool qp_owns_key(const char *key);
+bool qp_owns_key(const struct qp_st_pair *pair);
+
+/* Whether a pair is "format", which is "pt" in every output, whatever the source has. */
+bool qp_is_format(const struct qp_st_pair *pair);
 
 /* The keys and values of an output, in no order: QP_OWN_PAIRS of them. records is its
  * qplan.tensors. */

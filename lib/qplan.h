@@ -324,8 +324,12 @@ size_t qplan_checkpoint_count(const struct qplan_checkpoint *checkpoint);
 const struct qplan_entry *qplan_checkpoint_entry(const struct qplan_checkpoint *checkpoint,
                                                  size_t i);
 
-/* The value of a __metadata__ key, or NULL. */
-const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint, const char *key);
+/*
+ * The value of a __metadata__ key, with a NUL behind it, or NULL. It may contain NULs: n_bytes, if
+ * not NULL, gets its length.
+ */
+const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint, const char *key,
+                                      size_t *n_bytes);
 
 /* ---- Plans --------------------------------------------------------------------------------------
  */

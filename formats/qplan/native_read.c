@@ -24,9 +24,9 @@ static const struct qplan_entry *find_behind(const struct qp_listing *listing,
                                              const struct qplan_entry *before,
                                              const struct qplan_entry *wanted)
 {
-    const struct qplan_entry *next = before ? before + 1 : listing->entries;
-    if (next < listing->entries + listing->n_entries &&
-        qp_compare_text(next->name, next->name_len, wanted->name, wanted->name_len) == 0)
+    const size_t i = before ? (size_t)(before - listing->entries) + 1 : 0;
+    const struct qplan_entry *next = i < listing->n_entries ? &listing->entries[i] : NULL;
+    if (next && qp_compare_text(next->name, next->name_len, wanted->name, wanted->name_len) == 0)
         return next;
     return qp_listing_find(listing, wanted->name, wanted->name_len);
 }
@@ -37,7 +37,7 @@ static enum qplan_status find_part(const struct qp_listing *listing, const struc
 {
     const struct qplan_entry *wanted = part->entry;
     const struct qplan_entry *found = find_behind(listing, before, wanted);
-    char subject[512];
+    char subject[512], expected[256], other[256];
     part->entry = found;
     if (found ? found->storage == wanted->storage &&
                     qp_same_shape(found->shape, found->rank, wanted->shape, wanted->rank)
@@ -48,10 +48,11 @@ static enum qplan_status find_part(const struct qp_listing *listing, const struc
         return qp_fail(err, QPLAN_ERR_INVALID, subject,
                        "recorded in " QP_TENSORS_KEY " but not in the file");
     return qp_fail(err, QPLAN_ERR_INVALID, subject,
-                   "type and shape are not those of its record: expected %s of rank %u, found "
-                   "%s of rank %u or other extents",
-                   qplan_storage_name((enum qplan_storage)wanted->storage), wanted->rank,
-                   qplan_storage_name((enum qplan_storage)found->storage), found->rank);
+                   "type and shape are not those of its record: expected %s %s, found %s %s",
+                   qplan_storage_name((enum qplan_storage)wanted->storage),
+                   qp_format_list(expected, sizeof expected, wanted->shape, wanted->rank),
+                   qplan_storage_name((enum qplan_storage)found->storage),
+                   qp_format_list(other, sizeof other, found->shape, found->rank));
 }
 
 /* Finds the parts of a tensor that a file has a record of; scratch is for what is wanted of them.

@@ -213,10 +213,15 @@ const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, s
     return qp_entries_find(st->entries, st->n_entries, name, n);
 }
 
-const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key)
+const struct qp_st_pair *qp_st_find_pair(const struct qp_st *st, const char *key, size_t n)
 {
     return find(st->metadata, st->n_metadata, sizeof *st->metadata, qp_st_pair_name,
-                (struct qp_st_name){key, strlen(key)});
+                (struct qp_st_name){key, n});
+}
+
+const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *word)
+{
+    return qp_st_find_pair(st, word, strlen(word));
 }
 
 const char *qp_st_subject(char out[512], const struct qp_st *st, const struct qplan_entry *entry)

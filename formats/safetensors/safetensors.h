@@ -17,7 +17,7 @@
 #define QP_ST_MAX_NAME    65536u     /* bytes of a tensor name */
 
 struct qp_st_pair {
-    const char *key, *value; /* decoded, NUL behind; values may contain NULs */
+    const char *key, *value; /* decoded, NUL behind; both may contain NULs */
     uint32_t key_len, value_len;
 };
 
@@ -64,8 +64,9 @@ const struct qplan_entry *qp_entries_find(const struct qplan_entry *entries, siz
 /* The entry of a file with this name, or NULL. */
 const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n);
 
-/* The metadata pair with this key, or NULL. */
-const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *key);
+/* The metadata pair with this key, or NULL: a key of a file, and a word of ours. */
+const struct qp_st_pair *qp_st_find_pair(const struct qp_st *st, const char *key, size_t n);
+const struct qp_st_pair *qp_st_metadata(const struct qp_st *st, const char *word);
 
 /*
  * Where in a file a byte of a tensor is, by the length of its header: the only place where the two

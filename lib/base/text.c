@@ -153,6 +153,19 @@ const char *qp_escape(char *out, size_t n_out, const char *text, size_t n)
     return out;
 }
 
+enum qplan_status qp_fail_name(struct qplan_error *err, enum qplan_status status,
+                               const char *subject, const char *what, const char *found,
+                               const char *(*name_at)(size_t i))
+{
+    char quoted[QP_QUOTED];
+    (void)qp_fail(err, status, subject, "%s: expected ", what);
+    for (size_t i = 0; name_at(i); i++)
+        qp_fail_more(err, "%s%s", i ? ", " : "", name_at(i));
+    if (found)
+        qp_fail_more(err, ", found %s", qp_quote(quoted, found, strlen(found)));
+    return status;
+}
+
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
 /* The C library's own conversions, with the locale of this thread out of the way. */
@@ -316,19 +329,23 @@ bool qp_parse_f64(const char *text, double *out)
     return true;
 }
 
-bool qp_parse_u64(const char *text, uint64_t *out)
+bool qp_parse_u64_n(const char *text, size_t n, uint64_t *out)
 {
-    if (!is_digit(text[0]) || (text[0] == '0' && text[1] != '\0'))
-        return false;
     uint64_t value = 0;
-    for (; is_digit(*text); text++) {
-        if (!qp_mul_u64(value, 10, &value) || !qp_add_u64(value, (uint64_t)(*text - '0'), &value))
+    if (n == 0 || (text[0] == '0' && n > 1))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_digit(text[i]) || !qp_mul_u64(value, 10, &value) ||
+            !qp_add_u64(value, (uint64_t)(text[i] - '0'), &value))
             return false;
     }
-    if (*text != '\0')
-        return false;
     *out = value;
     return true;
+}
+
+bool qp_parse_u64(const char *text, uint64_t *out)
+{
+    return qp_parse_u64_n(text, strlen(text), out);
 }
 
 size_t qp_format_u64(char out[QP_U64_TEXT], uint64_t value)
@@ -351,6 +368,11 @@ int qp_compare_text(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     const int order = memcmp(a, b, n_a < n_b ? n_a : n_b);
     return order ? order : (n_a > n_b) - (n_a < n_b);
+}
+
+bool qp_text_is(const char *text, size_t n, const char *word)
+{
+    return n == strlen(word) && memcmp(text, word, n) == 0;
 }
 
 const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes)

@@ -31,6 +31,12 @@ const char *qp_quote(char out[QP_QUOTED], const char *name, size_t n);
  */
 const char *qp_escape(char *out, size_t n_out, const char *text, size_t n);
 
+/* Fails with "what: expected NAMES, found ...", of a name that is none of a list; it may be NULL.
+ */
+enum qplan_status qp_fail_name(struct qplan_error *err, enum qplan_status status,
+                               const char *subject, const char *what, const char *found,
+                               const char *(*name_at)(size_t i));
+
 /* Room for the text of any double. */
 #define QP_F64_TEXT 32
 
@@ -46,8 +52,9 @@ size_t qp_format_f64(char out[QP_F64_TEXT], double value);
  */
 bool qp_parse_f64(const char *text, double *out);
 
-/* Reads 0|[1-9][0-9]* that fits 64 bits, the whole of text. */
+/* Reads 0|[1-9][0-9]* that fits 64 bits, the whole of text; a text from a file is counted. */
 bool qp_parse_u64(const char *text, uint64_t *out);
+bool qp_parse_u64_n(const char *text, size_t n, uint64_t *out);
 
 /* Room for the digits of any u64, without a NUL. */
 #define QP_U64_TEXT 20
@@ -61,6 +68,9 @@ const char *qp_format_bytes(char out[QP_F64_TEXT], uint64_t n_bytes);
 /* Byte-wise order of two texts, as that of memcmp; a text before all longer ones that begin with
  * it. */
 int qp_compare_text(const char *a, size_t n_a, const char *b, size_t n_b);
+
+/* Whether a counted text, which may contain NULs, is this word. */
+bool qp_text_is(const char *text, size_t n, const char *word);
 
 /* "[4096,11008]" of n numbers, cut to fit. Returns out. */
 const char *qp_format_list(char *out, size_t n_out, const uint64_t *list, unsigned n);

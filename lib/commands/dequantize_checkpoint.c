@@ -101,6 +101,17 @@ static enum qplan_dtype output_dtype(const struct unit *unit)
     return qp_storage_row((enum qplan_storage)unit->item->output.storage)->dtype;
 }
 
+/* What fills the rows of packed codes stands for nothing, so it must say nothing. */
+static enum qplan_status check_fill(const struct engine *e, const struct unit *unit, uint64_t n_bad,
+                                    struct qplan_error *err)
+{
+    char subject[512];
+    return n_bad ? qp_fail(err, QPLAN_ERR_INVALID,
+                           qp_checkpoint_subject(subject, e->file, unit->item->tensor),
+                           "spare nibbles must be 0: found some that are not")
+                 : QPLAN_OK;
+}
+
 /* The values of a unit, as they are written. */
 static enum qplan_status decode(const struct engine *e, const struct unit *unit,
                                 const struct buffers *b, char *stored, struct qplan_error *err)
@@ -126,7 +137,7 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
         decoder.work->store(dtype, (size_t)part.n, part.y, stored + part.at * size);
         QP_TRY(qp_decode_next(&decoder, &part, &found, err));
     }
-    return QPLAN_OK;
+    return check_fill(e, unit, decoder.bad_fill, err);
 }
 
 static enum qplan_status decode_on_device(const struct engine *e, const struct unit *unit,
@@ -147,7 +158,7 @@ static enum qplan_status decode_on_device(const struct engine *e, const struct u
         QP_TRY(qp_flat_decode(&walk, stored + walk.at * size, err));
         QP_TRY(qp_flat_next(&walk, &found, err));
     }
-    return QPLAN_OK;
+    return check_fill(e, unit, walk.bad_fill + walk.bad_pads, err);
 }
 
 static enum qplan_status restore(const struct engine *e, const struct unit *unit,
@@ -190,17 +201,6 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 /* ---- The output --------------------------------------------------------------------------------
  */
 
-/* Scales and zero points must be usable before anything is written. */
-static enum qplan_status check_params(const struct qplan_checkpoint *file, struct qplan_error *err)
-{
-    struct qp_param_facts facts;
-    for (size_t i = 0; i < file->n_tensors; i++) {
-        if (file->tensors[i].scheme)
-            QP_TRY(qp_read_param_facts(file, &file->tensors[i], true, &facts, err));
-    }
-    return QPLAN_OK;
-}
-
 static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dtype,
                                     struct qplan_error *err)
 {
@@ -234,7 +234,7 @@ static enum qplan_status make_header(struct engine *e, struct qplan_error *err)
         for (size_t i = 0; i < e->n_items; i++)
             order[i] = &e->items[i].output;
         for (size_t i = 0; i < st->n_metadata; i++) {
-            if (!qp_owns_key(st->metadata[i].key))
+            if (!qp_owns_key(&st->metadata[i]))
                 metadata[n++] = st->metadata[i];
         }
         status = qp_st_make(&e->output, order, e->n_items, metadata, n, st->file.shown, err);
@@ -340,7 +340,6 @@ enum qplan_status qplan_dequantize(struct qplan_report **report,
         return qp_fail(err, QPLAN_ERR_INVALID, checkpoint->source.listing.shown,
                        "not a quantized checkpoint of the native layout: expected " //
                        QP_LAYOUT_KEY " in its metadata, found none");
-    QP_TRY(check_params(checkpoint, err));
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);

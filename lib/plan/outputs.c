@@ -175,7 +175,7 @@ static size_t join_metadata(const struct qp_st *st, const struct qp_writer *reco
     size_t n = 0;
     for (size_t i = 0; i < st->n_metadata; i++) {
         const struct qp_st_pair *pair = &st->metadata[i];
-        if (!qp_owns_key(pair->key) && strcmp(pair->key, "format") != 0)
+        if (!qp_owns_key(pair) && !qp_is_format(pair))
             pairs[n++] = *pair;
     }
     qp_own_pairs(records->data, records->n, pairs + n);

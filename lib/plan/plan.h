@@ -42,11 +42,6 @@ static inline bool qp_is_quantized(const struct qp_plan_tensor *t)
     return t->calibrator != NULL;
 }
 
-/* Fails with "what: expected NAMES, found ...", of a name that is none of a list. */
-enum qplan_status qp_plan_fail_name(struct qplan_error *err, enum qplan_status status,
-                                    const char *subject, const char *what, const char *found,
-                                    const char *(*name_at)(size_t i));
-
 /* Sets the scheme of a tensor that is to be quantized. MEMORY. */
 enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
                                      const struct qplan_scheme *scheme, struct qplan_error *err);

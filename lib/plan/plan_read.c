@@ -118,8 +118,8 @@ static enum qplan_status read_calibrator(const struct reader *r, const struct qp
         return qp_plan_bad(&r->tree, "calibrate", "a name", NULL);
     t->calibrator = qp_calibrator_find(name ? name : "minmax");
     return t->calibrator ? QPLAN_OK
-                         : qp_plan_fail_name(r->tree.err, QPLAN_ERR_INVALID, r->tree.name,
-                                             "calibrate", name, qplan_calibrator_name);
+                         : qp_fail_name(r->tree.err, QPLAN_ERR_INVALID, r->tree.name, "calibrate",
+                                        name, qplan_calibrator_name);
 }
 
 /* Reasons are for people: one that does not fit an edited action any more is replaced. */
@@ -332,8 +332,8 @@ static enum qplan_status read_settings(const struct reader *r, const struct qp_p
     const char *format = qp_plan_text(tree, m[P_FORMAT]);
     r->plan->format = format ? qp_format_find(format) : NULL;
     if (!r->plan->format)
-        return qp_plan_fail_name(tree->err, QPLAN_ERR_INVALID, tree->name, "format", format,
-                                 qplan_format_name);
+        return qp_fail_name(tree->err, QPLAN_ERR_INVALID, tree->name, "format", format,
+                            qplan_format_name);
     QP_TRY(qp_plan_word(tree, m[P_NONFINITE], "nonfinite", qp_nonfinite_words, &nonfinite));
     QP_TRY(qp_plan_word(tree, m[P_INDIVISIBLE], "indivisible", qp_indivisible_words, &indivisible));
     QP_TRY(qp_plan_word(tree, m[P_ZERO], "zero_point", qp_zero_point_words, &zero_point));

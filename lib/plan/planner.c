@@ -63,19 +63,6 @@ void qplan_plan_free(struct qplan_plan *plan)
     qp_free(plan);
 }
 
-enum qplan_status qp_plan_fail_name(struct qplan_error *err, enum qplan_status status,
-                                    const char *subject, const char *what, const char *found,
-                                    const char *(*name_at)(size_t i))
-{
-    char quoted[QP_QUOTED];
-    (void)qp_fail(err, status, subject, "%s: expected ", what);
-    for (size_t i = 0; name_at(i); i++)
-        qp_fail_more(err, "%s%s", i ? ", " : "", name_at(i));
-    if (found)
-        qp_fail_more(err, ", found %s", qp_quote(quoted, found, strlen(found)));
-    return status;
-}
-
 enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
                                      const struct qplan_scheme *scheme, struct qplan_error *err)
 {
@@ -97,7 +84,7 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
         return QPLAN_ERR_INVALID;
     }
     const struct qplan_entry *found;
-    QP_TRY(qp_find_quantized(listing, &found, err));
+    QP_TRY(qp_find_quantized(listing, NULL, &found, err));
     if (!found)
         return QPLAN_OK;
     char subject[512];
@@ -302,8 +289,8 @@ static enum qplan_status decide_all(struct qplan_plan *plan,
     struct patterns include = {"include", options->include, options->n_include, NULL, NULL};
     struct patterns exclude = {"exclude", options->exclude, options->n_exclude, NULL, NULL};
     if (!calibrator)
-        return qp_plan_fail_name(err, QPLAN_ERR_USAGE, "calibrate", "unknown method",
-                                 options->calibrate, qplan_calibrator_name);
+        return qp_fail_name(err, QPLAN_ERR_USAGE, "calibrate", "unknown method", options->calibrate,
+                            qplan_calibrator_name);
     QP_TRY(prepare_patterns(&include, &plan->arena, err));
     QP_TRY(prepare_patterns(&exclude, &plan->arena, err));
     for (size_t i = 0; i < plan->n_tensors; i++)
@@ -349,8 +336,8 @@ static enum qplan_status choose_format(struct qplan_plan *plan, const char *name
     if (name)
         plan->format = qp_format_find(name);
     return plan->format ? QPLAN_OK
-                        : qp_plan_fail_name(err, QPLAN_ERR_USAGE, "format", "unknown layout", name,
-                                            qplan_format_name);
+                        : qp_fail_name(err, QPLAN_ERR_USAGE, "format", "unknown layout", name,
+                                       qplan_format_name);
 }
 
 enum qplan_status qplan_plan_make(struct qplan_plan **out,

@@ -107,16 +107,19 @@ static enum qplan_status make_rows(struct builder *b)
     return QPLAN_OK;
 }
 
+/* A comparison reads all zero points, and those of a plan's file have just been written. */
 static enum qplan_status read_facts(struct builder *b)
 {
+    const bool zeros_are_read = b->request->source || b->request->plan;
     struct qp_facts_reader *reader;
     enum qplan_status status = QPLAN_OK;
     QP_TRY(qp_facts_open(&reader, b->request->file, b->err));
     for (size_t i = 0; i < b->report->n_rows && status == QPLAN_OK; i++) {
         const struct qp_row *row = &b->report->rows[i];
         if (row->facts)
-            status = qp_facts_read(reader, row->tested->tensor, b->request->strict_params,
-                                   row->facts, b->err);
+            status = qp_facts_read(reader, row->tested->tensor, row->facts, b->err);
+        if (row->facts && status == QPLAN_OK && !zeros_are_read)
+            status = qp_facts_check_zeros(reader, row->tested->tensor, b->err);
     }
     qp_facts_close(reader);
     return status == QPLAN_OK ? qp_source_unchanged(&b->request->file->source, b->err) : status;

@@ -20,7 +20,6 @@ static enum qplan_status read_window(struct qp_decoder *d, size_t *n_sets, struc
 enum qplan_status qp_decode_begin(struct qp_decoder *d, enum qplan_isa isa, struct qplan_error *err)
 {
     const struct qp_tensor *tensor = d->tensor;
-    const void *codes;
     d->rule = qp_code_rule(tensor->scheme);
     d->quantizer = qp_quantizer(qp_storage_row((enum qplan_storage)tensor->storage)->dtype,
                                 d->rule.type->kind, isa);
@@ -30,10 +29,8 @@ enum qplan_status qp_decode_begin(struct qp_decoder *d, enum qplan_isa isa, stru
         d->sets.n_bands = 1;
         d->sets.n_cols = d->sets.n_sets;
     }
-    QP_TRY(qp_part_get(d->source, qp_tensor_part(tensor, QP_CODES), d->elem, (size_t)d->n, isa,
-                       d->room, &codes, &d->bad_fill, err));
-    d->codes = codes;
-    return QPLAN_OK;
+    return qp_read_codes(d->source, tensor, d->elem, (size_t)d->n, isa, d->room, &d->codes,
+                         &d->bad_fill, err);
 }
 
 enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, bool *found,

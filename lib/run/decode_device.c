@@ -56,24 +56,26 @@ static enum qplan_status read_window(const struct qp_flat_walk *walk, struct qpl
                           err);
 }
 
-/* The codes of the part at hand, in the form that the device takes. */
+/*
+ * The codes of the part at hand, in the form that the device takes. Where that is the form of the
+ * file, the host has a look of its own if there may be something to refuse.
+ */
 static enum qplan_status read_codes(struct qp_flat_walk *walk, struct qplan_error *err)
 {
     const struct qp_flat_work *work = &walk->work;
     const struct qp_part *part = qp_tensor_part(walk->tensor, QP_CODES);
     const size_t n = (size_t)work->n;
-    if (work->packed) {
-        const struct qp_flat_range range = {part->matrix, work->elem, n};
-        const struct qp_place_run run = qp_flat_run(part->place, &range);
-        void *to = qp_source_room(walk->source, part->entry, run.off, walk->b->codes);
-        walk->data.codes = to;
-        return qp_source_read(walk->source, part->entry, run.off, to, (size_t)run.n_bytes, err);
-    }
-    const void *codes = NULL;
-    enum qplan_status status = qp_part_get(walk->source, part, work->elem, n, QPLAN_ISA_BEST,
-                                           walk->b->codes, &codes, &walk->bad_fill, err);
-    walk->data.codes = codes;
-    return status;
+    if (!work->packed || walk->tensor->scheme->narrow || part->matrix.cols % 2)
+        QP_TRY(qp_read_codes(walk->source, walk->tensor, work->elem, n, QPLAN_ISA_BEST,
+                             walk->b->codes, &walk->data.codes,
+                             work->packed ? &walk->bad_pads : &walk->bad_fill, err));
+    if (!work->packed)
+        return QPLAN_OK;
+    const struct qp_flat_range range = {part->matrix, work->elem, n};
+    const struct qp_place_run run = qp_flat_run(part->place, &range);
+    void *to = qp_source_room(walk->source, part->entry, run.off, walk->b->codes);
+    walk->data.codes = to;
+    return qp_source_read(walk->source, part->entry, run.off, to, (size_t)run.n_bytes, err);
 }
 
 enum qplan_status qp_flat_next(struct qp_flat_walk *walk, bool *found, struct qplan_error *err)
@@ -105,8 +107,8 @@ enum qplan_status qp_flat_measure(struct qp_flat_walk *walk, const void *src,
 {
     const struct qp_set_window *w = &walk->work.window;
     walk->data.src = src;
-    qp_stored_bounds(kernels(walk)->work, (size_t)(w->n + w->more), walk->data.scale,
-                     walk->work.rule.type, walk->b->bound);
+    kernels(walk)->work->bounds((size_t)(w->n + w->more), walk->data.scale, walk->work.rule.type,
+                                walk->b->bound);
     QP_TRY(qp_device_measure(walk->b->lane, &walk->work, &walk->data, walk->b->found, err));
     if (!qp_device_is_checked(walk->device))
         return QPLAN_OK;

@@ -34,8 +34,9 @@ struct qp_flat_walk {
     uint64_t at;              /* the part that is in memory: its first element of the range */
     struct qp_flat_work work; /* and what it is for the device; 0 elements before the first */
     struct qp_flat_data data;
-    uint64_t
-        bad_fill; /* lines of codes, of those that the host unpacked, with filling bits not 0 */
+    /* Lines of codes whose filling bits are not 0: of those that the device gets one byte each, and
+     * of those that it gets as the file has them, which it counts itself when it measures. */
+    uint64_t bad_fill, bad_pads;
 };
 
 /* Begins a walk over n elements from elem on; as: decoding, what is written. */

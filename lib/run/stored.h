@@ -1,5 +1,7 @@
 /*
- * stored.h - the scales and zero points of a file, back in working precision.
+ * stored.h - the scales, zero points and codes of a file, back in memory. INVALID names the stored
+ * tensor and what is in it that no quantizer writes: a scale that is no finite number above 0, a
+ * zero point that is no code or not the one of a symmetric scheme, a code outside a narrow range.
  */
 #ifndef QP_JOB_STORED_H
 #define QP_JOB_STORED_H
@@ -18,13 +20,6 @@ enum qplan_status qp_read_params(const struct qp_source *source, const struct qp
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err);
 
-/*
- * The errors that are allowed in n sets of stored scales, with codes of this type. The layout has
- * no scale below 0: it is none, and its bound is -1.
- */
-void qp_stored_bounds(const struct qp_work_kernels *work, size_t n, const void *scale,
-                      const struct qp_code_type *type, double *bound);
-
 /* The scales alone, and the zero points alone. */
 enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
@@ -32,5 +27,13 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
 enum qplan_status qp_read_zeros(const struct qp_source *source, const struct qp_tensor *tensor,
                                 uint64_t set, size_t n, const struct qp_param_window *window,
                                 struct qplan_error *err);
+
+/*
+ * The codes of n elements from elem on, one byte each, in room for QP_PART_ROOM(n, 1). bad_fill, if
+ * not NULL, grows by the lines whose filling bits are not 0.
+ */
+enum qplan_status qp_read_codes(const struct qp_source *source, const struct qp_tensor *tensor,
+                                uint64_t elem, size_t n, enum qplan_isa isa, void *room,
+                                const uint8_t **codes, uint64_t *bad_fill, struct qplan_error *err);
 
 #endif

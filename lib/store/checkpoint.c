@@ -5,6 +5,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
+#include "lib/calibrate/calibrate.h"
 
 /* ---- Tensors -----------------------------------------------------------------------------------
  */
@@ -13,25 +14,84 @@
 struct quantized {
     struct qp_tensor *list; /* in name order */
     size_t n;
-    bool *is_part; /* by stored tensor */
+    const struct qp_tensor **owner; /* by stored tensor; NULL = it is a tensor of its own */
 };
 
+static const char *role_name(enum qp_role role)
+{
+    static const char *const names[] = {
+        [QP_CODES] = "codes", [QP_SCALE] = "scales", [QP_ZERO] = "zero points"};
+    return names[role];
+}
+
+/* A stored tensor that is a part of two tensors, or of one in two roles. */
+static enum qplan_status claimed_twice(const struct qp_listing *listing,
+                                       const struct qp_tensor *owner, const struct qp_tensor *t,
+                                       const struct qp_part *part, struct qplan_error *err)
+{
+    char subject[512], first[QP_QUOTED], second[QP_QUOTED];
+    const struct qp_part *before = owner->parts;
+    while (before->entry != part->entry)
+        before++;
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, part->entry),
+                   "claimed twice: expected a part of one quantized tensor, found the %s of %s and "
+                   "the %s of %s",
+                   role_name(before->role), qp_quote(first, owner->name, owner->name_len),
+                   role_name(part->role), qp_quote(second, t->name, t->name_len));
+}
+
+static enum qplan_status claim_parts(const struct qp_listing *listing, struct quantized *q,
+                                     const struct qp_tensor *t, struct qplan_error *err)
+{
+    for (unsigned k = 0; k < t->n_parts; k++) {
+        const struct qp_tensor **owner = &q->owner[t->parts[k].entry - listing->entries];
+        if (*owner)
+            return claimed_twice(listing, *owner, t, &t->parts[k], err);
+        *owner = t;
+    }
+    return QPLAN_OK;
+}
+
+/* What may be proven of a tensor follows from its calibrator. */
+static enum qplan_status check_calibrator(const struct qplan_checkpoint *c,
+                                          const struct qp_tensor *t, struct qplan_error *err)
+{
+    char subject[512];
+    return qp_calibrator_find(t->calibrate)
+               ? QPLAN_OK
+               : qp_fail_name(err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, c, t),
+                              "unknown calibrator", t->calibrate, qplan_calibrator_name);
+}
+
+/* No weights that some tool has quantized pass for tensors of their own. */
+static enum qplan_status check_others(const struct qp_listing *listing, const struct quantized *q,
+                                      struct qplan_error *err)
+{
+    const struct qplan_entry *found;
+    char subject[512];
+    QP_TRY(qp_find_quantized(listing, q->owner, &found, err));
+    return found ? qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, found),
+                           "belongs to quantized weights that nothing in the file speaks of")
+                 : QPLAN_OK;
+}
+
+/* Whatever the layout: each stored tensor is one part of one tensor, or a tensor of its own. */
 static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quantized *q,
                                         struct qplan_error *err)
 {
     const struct qp_listing *listing = &c->source.listing;
-    q->is_part = qp_alloc(listing->n_entries, sizeof *q->is_part);
-    if (!q->is_part)
-        return qp_fail_memory(err, listing->shown, listing->n_entries);
+    q->owner = qp_alloc(listing->n_entries, sizeof *q->owner);
+    if (!q->owner)
+        return qp_fail_memory(err, listing->shown, listing->n_entries * sizeof *q->owner);
     c->format = qp_format_of(listing);
     if (!c->format)
         return QPLAN_OK;
     QP_TRY(c->format->read(listing, &c->arena, &q->list, &q->n, err));
     for (size_t i = 0; i < q->n; i++) {
-        for (unsigned k = 0; k < q->list[i].n_parts; k++)
-            q->is_part[q->list[i].parts[k].entry - listing->entries] = true;
+        QP_TRY(claim_parts(listing, q, &q->list[i], err));
+        QP_TRY(check_calibrator(c, &q->list[i], err));
     }
-    return QPLAN_OK;
+    return check_others(listing, q, err);
 }
 
 static struct qp_tensor plain_tensor(const struct qplan_entry *entry)
@@ -53,14 +113,14 @@ static enum qplan_status merge_tensors(struct qplan_checkpoint *c, const struct 
     const struct qp_listing *listing = &c->source.listing;
     size_t n_plain = 0, i = 0;
     for (size_t k = 0; k < listing->n_entries; k++)
-        n_plain += !q->is_part[k];
+        n_plain += !q->owner[k];
     c->n_quantized = q->n;
     c->tensors = qp_alloc(n_plain + q->n, sizeof *c->tensors);
     if (!c->tensors)
         return qp_fail_memory(err, listing->shown, (n_plain + q->n) * sizeof *c->tensors);
     for (size_t k = 0; k < listing->n_entries; k++) {
         const struct qplan_entry *entry = &listing->entries[k];
-        if (q->is_part[k])
+        if (q->owner[k])
             continue;
         while (i < q->n && qp_compare_text(q->list[i].name, q->list[i].name_len, entry->name,
                                            entry->name_len) < 0)
@@ -87,7 +147,7 @@ enum qplan_status qp_checkpoint_make(struct qplan_checkpoint **out, struct qp_so
     if (status == QPLAN_OK)
         status = merge_tensors(c, &q, err);
     qp_free(q.list);
-    qp_free(q.is_part);
+    qp_free(q.owner);
     if (status != QPLAN_OK) {
         qplan_checkpoint_close(c);
         return status;
@@ -182,8 +242,11 @@ const struct qplan_entry *qplan_checkpoint_entry(const struct qplan_checkpoint *
     return i < listing->n_entries ? &listing->entries[i] : NULL;
 }
 
-const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint, const char *key)
+const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint, const char *key,
+                                      size_t *n_bytes)
 {
     const struct qp_st_pair *pair = qp_st_metadata(&checkpoint->source.files[0], key);
+    if (n_bytes)
+        *n_bytes = pair ? pair->value_len : 0;
     return pair ? pair->value : NULL;
 }

@@ -186,8 +186,8 @@ static void measure_part(struct task *task, const struct qp_decoded *part)
     struct block_runs runs;
     runs.wish = (struct qp_sums_wish){.floor = task->largest};
     if (part->new_sets)
-        qp_stored_bounds(k->work, part->new_sets, task->decoder.window.scale, task->rule.type,
-                         task->b->bound);
+        k->work->bounds(part->new_sets, task->decoder.window.scale, task->rule.type,
+                        task->b->bound);
     bound_block(task, part, &runs);
     if (!runs.wish.width)
         check_part(task, part);

@@ -10,7 +10,6 @@
 #include "lib/run/cut.h"
 #include "lib/run/stored.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -34,29 +33,6 @@ struct qp_facts_reader {
 };
 
 /* ---- All scales ------------------------------------------------------------------------------ */
-
-static const char *part_subject(char out[512], const struct qp_facts_reader *r, enum qp_role role)
-{
-    return qp_listing_subject(out, &r->file->source.listing,
-                              qp_tensor_part(r->tensor, role)->entry);
-}
-
-static enum qplan_status check_set(const struct qp_facts_reader *r, uint64_t set, double scale,
-                                   int32_t zero, struct qplan_error *err)
-{
-    char subject[512], found[QP_F64_TEXT];
-    if (!(scale > 0) || isinf(scale)) {
-        qp_format_f64(found, scale);
-        return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, r, QP_SCALE),
-                       "bad scale of set %" PRIu64 ": expected a finite number above 0, found %s",
-                       set, found);
-    }
-    if (zero < r->rule.q_min || zero > r->rule.q_max)
-        return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, r, QP_ZERO),
-                       "bad zero point of set %" PRIu64 ": expected %d to %d, found %d", set,
-                       r->rule.q_min, r->rule.q_max, zero);
-    return QPLAN_OK;
-}
 
 /*
  * A scale of exactly 1 is not counted in the largest step: it may belong to a set of zeros.
@@ -83,9 +59,8 @@ static void add_scales(const double *scale, size_t n, struct qp_param_facts *fac
 }
 
 /* Looks at every scale; *has_one tells whether one of them is 1. */
-static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
-                                    struct qp_param_facts *facts, bool *has_one,
-                                    struct qplan_error *err)
+static enum qplan_status read_facts(struct qp_facts_reader *r, struct qp_param_facts *facts,
+                                    bool *has_one, struct qplan_error *err)
 {
     const struct qp_matrix sets = qp_tensor_part(r->tensor, QP_SCALE)->matrix;
     const uint64_t n_sets = sets.rows * sets.cols;
@@ -93,10 +68,6 @@ static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
     for (uint64_t set = 0; set < n_sets; set += FACT_SETS) {
         size_t n = (size_t)qp_min_u64(FACT_SETS, n_sets - set);
         QP_TRY(qp_read_scales(&r->scales, r->tensor, r->f64, set, n, &r->window, err));
-        if (strict)
-            QP_TRY(qp_read_zeros(&r->file->source, r->tensor, set, n, &r->window, err));
-        for (size_t i = 0; strict && i < n; i++)
-            QP_TRY(check_set(r, set + i, r->scale[i], r->zero[i], err));
         add_scales(r->scale, n, facts, has_one);
     }
     return QPLAN_OK;
@@ -108,17 +79,15 @@ static enum qplan_status read_facts(struct qp_facts_reader *r, bool strict,
 static enum qplan_status search_piece(const struct qp_facts_reader *r, const struct qp_piece *piece,
                                       bool *found, struct qplan_error *err)
 {
-    const struct qp_part *part = qp_tensor_part(r->tensor, QP_CODES);
     struct qp_tile tile = piece->tile;
     tile.rows = 1;
     for (uint64_t row = 0; row < piece->n_rows && !*found; row++) {
         const size_t base =
             (size_t)piece->first_set + (size_t)(row / r->sets.band_rows) * qp_tile_cols(&tile);
         const uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
-        const void *values;
-        QP_TRY(qp_part_get(&r->file->source, part, elem, tile.cols, QPLAN_ISA_BEST, r->codes,
-                           &values, NULL, err));
-        const uint8_t *codes = values;
+        const uint8_t *codes;
+        QP_TRY(qp_read_codes(&r->file->source, r->tensor, elem, tile.cols, QPLAN_ISA_BEST, r->codes,
+                             &codes, NULL, err));
         FOR_EACH_RUN (&tile, run) {
             const uint8_t zero = (uint8_t)r->zero[base + run.set];
             for (size_t i = run.at; r->scale[base + run.set] == 1 && i < run.at + run.n; i++)
@@ -170,19 +139,30 @@ static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *f
 }
 
 enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_tensor *tensor,
-                                bool strict, struct qp_param_facts *facts, struct qplan_error *err)
+                                struct qp_param_facts *facts, struct qplan_error *err)
 {
     struct qp_facts_reader *r = reader;
     bool has_one, found = false;
     *facts = (struct qp_param_facts){INFINITY, -INFINITY, -1, -1};
     r->tensor = tensor;
     r->rule = qp_code_rule(tensor->scheme);
-    QP_TRY(read_facts(r, strict, facts, &has_one, err));
+    QP_TRY(read_facts(r, facts, &has_one, err));
     if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
         QP_TRY(search_ones(r, &found, err));
     if (found)
         facts->half_step = 0.5;
     find_bound(r, facts);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_facts_check_zeros(struct qp_facts_reader *reader,
+                                       const struct qp_tensor *tensor, struct qplan_error *err)
+{
+    const struct qp_matrix sets = qp_tensor_part(tensor, QP_SCALE)->matrix;
+    const uint64_t n_sets = sets.rows * sets.cols;
+    for (uint64_t set = 0; set < n_sets; set += FACT_SETS)
+        QP_TRY(qp_read_zeros(&reader->file->source, tensor, set,
+                             (size_t)qp_min_u64(FACT_SETS, n_sets - set), &reader->window, err));
     return QPLAN_OK;
 }
 
@@ -221,15 +201,4 @@ enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qplan
     }
     *out = r;
     return QPLAN_OK;
-}
-
-enum qplan_status qp_read_param_facts(const struct qplan_checkpoint *file,
-                                      const struct qp_tensor *tensor, bool strict,
-                                      struct qp_param_facts *facts, struct qplan_error *err)
-{
-    struct qp_facts_reader *reader;
-    QP_TRY(qp_facts_open(&reader, file, err));
-    enum qplan_status status = qp_facts_read(reader, tensor, strict, facts, err);
-    qp_facts_close(reader);
-    return status;
 }

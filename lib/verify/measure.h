@@ -49,14 +49,13 @@ enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qplan
                                 struct qplan_error *err);
 void qp_facts_close(struct qp_facts_reader *reader);
 
-/* Reads scales and zero points; INVALID for one that no quantizer writes, if strict. */
+/* Reads scales; INVALID for one that no quantizer writes. */
 enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_tensor *tensor,
-                                bool strict, struct qp_param_facts *facts, struct qplan_error *err);
+                                struct qp_param_facts *facts, struct qplan_error *err);
 
-/* Reads the facts of one tensor with a reader of its own. */
-enum qplan_status qp_read_param_facts(const struct qplan_checkpoint *file,
-                                      const struct qp_tensor *tensor, bool strict,
-                                      struct qp_param_facts *facts, struct qplan_error *err);
+/* Reads zero points, which are no part of the facts, where nothing else does: INVALID likewise. */
+enum qplan_status qp_facts_check_zeros(struct qp_facts_reader *reader,
+                                       const struct qp_tensor *tensor, struct qplan_error *err);
 
 /*
  * Fills the result of every pair, with .sets_same if recompute. Types and shapes have been found to

@@ -14,7 +14,6 @@
  *  - Or, where the recorded calibrator can clip, x lies outside of what the codes of its set can
  *    represent by more than that, and x' is the nearer end. minmax cannot clip: then it offends.
  *  - An infinite x gives the nearer end, and NaN gives 0.
- *  - A scale that is no finite number above 0 proves nothing: every element of its set offends.
  *  - Spare nibbles of rows of 4-bit codes are 0.
  *
  * Proven of the parameters of every set:
@@ -24,13 +23,21 @@
  *    this record give.
  *
  * Proven of the file:
- *  - Its metadata are those of the source, apart from "format" and the keys that qplan owns.
+ *  - Its metadata are those of the source as bytes, apart from the keys that qplan owns and
+ *    "format", which is "pt".
  *  - Neither file has changed while it was read.
- *  - Of the layout, before anything here runs: the parts of each tensor have the types and shapes
- *    that its record gives (formats/qplan/native_read.c).
+ *
+ * Not judged here but refused, by every command, when a file is opened or read:
+ *  - Parts whose types and shapes are not those that the record gives
+ * (formats/qplan/native_read.c), another layout or numerics revision, unknown keys of ours
+ * (formats/record.c).
+ *  - A stored tensor that is a part of two tensors or has two roles, quantized weights without a
+ *    record, an unknown calibrator (lib/store/checkpoint.c).
+ *  - A scale that is no finite number above 0, a zero point that is no code or not that of a
+ *    symmetric scheme, a code outside a narrow range (lib/run/stored.c).
  *
  * Not proven:
- *  - The order of tensors in the file, the value of "format", and the numerics revision.
+ *  - The order of tensors in the file.
  *  - That anything is quantized at all.
  *  - Without .strict (inspect with a source): that the file has all tensors and the metadata of the
  *    source. Only the tensors that were given are compared.
@@ -240,18 +247,32 @@ static bool same_value(const struct qp_st_pair *a, const struct qp_st_pair *b)
     return a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0;
 }
 
+/* Every output says "pt", whatever the source says; a plain file may say anything. */
+static void check_format(struct prover *p)
+{
+    const struct qplan_checkpoint *file = p->proof->file;
+    const struct qp_st_pair *format = qp_st_metadata(&file->source.files[0], "format");
+    char quoted[QP_QUOTED];
+    if (!file->format || (format && qp_text_is(format->value, format->value_len, QP_FORMAT)))
+        return;
+    offend(p, file->source.listing.shown, "metadata 'format': expected " QP_FORMAT ", found %s",
+           format ? qp_quote(quoted, format->value, format->value_len) : "none");
+}
+
 /* Whatever key one of the files has, the other one has too, with the same value. */
 static void compare_metadata(struct prover *p)
 {
     const struct qp_st *sides[2] = {&p->proof->source->source.files[0],
                                     &p->proof->file->source.files[0]};
     char quoted[QP_QUOTED];
+    check_format(p);
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < sides[side]->n_metadata; i++) {
             const struct qp_st_pair *pair = &sides[side]->metadata[i];
-            if (qp_owns_key(pair->key) || strcmp(pair->key, "format") == 0)
+            if (qp_owns_key(pair) || qp_is_format(pair))
                 continue;
-            const struct qp_st_pair *other = qp_st_metadata(sides[1 - side], pair->key);
+            const struct qp_st_pair *other =
+                qp_st_find_pair(sides[1 - side], pair->key, pair->key_len);
             if (!other || !same_value(pair, other))
                 offend(p, p->proof->file->source.listing.shown,
                        "metadata %s is not that of the source",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bad-input corpus: every row of parts A, B, C, D and F of the fault table, run against qplan.
+"""The bad-input corpus: every row of parts A, B, C, D, F and Q of the fault table, run against qplan.
 
     corpus.py --qplan build/qplan [--only 'B14*'] [--slow] [--jobs N] [--keep DIR] [--list]
 
@@ -25,6 +25,7 @@ import rows_framing         # noqa: F401: the rows fill the table
 import rows_json            # noqa: F401
 import rows_layout          # noqa: F401
 import rows_names           # noqa: F401
+import rows_quantized       # noqa: F401
 import rows_values          # noqa: F401
 from bench import Bench, Skip
 from table import CASES, incomplete

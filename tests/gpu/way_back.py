@@ -85,21 +85,36 @@ def spoil(path, name, offsets, value):
     path.write_bytes(blob)
 
 
+def same_refusal(bench, what, file):
+    """What dequantize refuses on the CPU, it refuses on the device in the same words."""
+    runs = [bench.run("dequantize", "-q", "--device", device, "-o", "none", file)
+            for device in ("cpu", bench.device)]
+    bench.check(f"dequantize {what}", runs[0] == runs[1] and runs[0][0] == 3, str(runs))
+    bench.check(f"dequantize {what}", not (bench.folder / "none").exists(), "a file was made")
+
+
 def check_wrong(bench, model):
-    """Offences, bad scales and spare nibbles: the words of the CPU, the first and how many."""
-    faults = (("a code", "int8:c0", "a.f32", (5000, 5001, 310000), 0x7f),
-              ("a last code", "int8:g128", "d.f64", (-1,), 0x81),
-              ("a clipped code", "int8:t", "c.f16", (9,), 0x7f),
-              ("a spare nibble", "int4:t", "b.bf16", (257, 257 + 258 * 300), 0xf0),
-              ("a scale that is no number", "int8:c-1:bf16", "a.f32_scale", (100, 101), 0xff),
-              ("a negative scale", "uint4:g7", "f.row_scale", (4003,), 0xbf),
-              ("a zero point", "uint8:b64x100:asym", "a.f32_zero_point", (3,), 0xff))
+    """Offences, bad parameters and codes: the words of the CPU, the first and how many."""
+    faults = (("a code", "int8:c0", "a.f32", (5000, 5001, 310000), 0x7f, 1),
+              ("a last code", "int8:g128", "d.f64", (-1,), 0x81, 1),
+              ("a clipped code", "int8:t", "c.f16", (9,), 0x7f, 1),
+              ("a spare nibble", "int4:t", "b.bf16", (257, 257 + 258 * 300), 0xf0, 1),
+              ("a scale that is no number", "int8:c-1:bf16", "a.f32_scale", (100, 101), 0xff, 3),
+              ("a negative scale", "uint4:g7", "f.row_scale", (4003,), 0xbf, 3),
+              ("a zero point", "uint8:b64x100:asym", "a.f32_zero_point", (3,), 0xff, 1),
+              ("a zero point that is no code", "int4:g128:asym", "a.f32_zero_point", (3,), 0x64, 3),
+              ("a zero point of a symmetric scheme", "int8:c0", "a.f32_zero_point", (3,), 1, 3),
+              ("a code outside a narrow range", "int8:c0:narrow", "a.f32", (5000,), 0x80, 3),
+              ("a nibble outside a narrow range", "int4:t:narrow", "b.bf16", (200,), 0x83, 3))
     file = bench.folder / "wrong.safetensors"
-    for what, scheme, tensor, offsets, value in faults:
+    for what, scheme, tensor, offsets, value, expected in faults:
         bench.run("quantize", "-q", "--force", "-o", file, "--scheme", scheme, "--indivisible",
                   "ragged", model)
         spoil(file, tensor, offsets, value)
-        bench.check(what, same_reports(bench, what, file, model) == 1, "proven")
+        status = same_reports(bench, what, file, model)
+        bench.check(what, status == expected, f"exit: expected {expected}, found {status}")
+        if expected == 3 or "spare" in what:
+            same_refusal(bench, what, file)
 
 
 def check_errors(bench, model):

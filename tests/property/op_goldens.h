@@ -62,9 +62,9 @@ static void golden_open(struct golden *g, const char *path)
 {
     size_t n;
     *g = (struct golden){.file = open_checkpoint(path), .bytes = read_file(path, &n)};
-    g->info = qplan_op_find(qplan_checkpoint_metadata(g->file, "op"));
-    g->refused = qplan_checkpoint_metadata(g->file, "exit") != NULL;
-    read_fields(g, qplan_checkpoint_metadata(g->file, "desc"));
+    g->info = qplan_op_find(qplan_checkpoint_metadata(g->file, "op", NULL));
+    g->refused = qplan_checkpoint_metadata(g->file, "exit", NULL) != NULL;
+    read_fields(g, qplan_checkpoint_metadata(g->file, "desc", NULL));
 }
 
 static void golden_close(struct golden *g)

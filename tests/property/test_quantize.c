@@ -231,8 +231,6 @@ static enum verdict judge(const struct written *w, const struct source *s, uint6
     int32_t zero = zero_at(w, set);
     double y = decode(s, scale, code_at(w, s, i) - zero);
     int k = (int)qplan_dtype_bits(w->scheme.dtype) - (s->dtype == QPLAN_F64 ? 50 : 21);
-    if (!(scale > 0) || isinf(scale))
-        return BAD;
     if (isnan(x))
         return y == 0 ? GOOD : BAD;
     if (isinf(x))
@@ -380,6 +378,31 @@ static void coordinates_of(const struct source *s, uint64_t elem, char out[128])
     (void)snprintf(out + n, 128 - n, "]");
 }
 
+/* What no quantizer writes, which is refused before anything is measured: its words, or "". */
+static void find_refusal(const struct written *w, const struct source *s, char words[256])
+{
+    const size_t size = qplan_dtype_bits(w->scheme.scale_dtype) / 8;
+    const uint64_t n_sets = (w->scale_end - w->scale) / size;
+    const int32_t middle = qplan_dtype_is_signed(w->scheme.dtype) ? 0 : (w->q_max + 1) / 2;
+    const int32_t least = w->scheme.asymmetric ? w->q_min : middle;
+    const int32_t most = w->scheme.asymmetric ? w->q_max : middle;
+    char at[128];
+    words[0] = '\0';
+    for (uint64_t i = s->n; i-- > 0;) {
+        if (code_at(w, s, i) >= w->q_min)
+            continue;
+        coordinates_of(s, i, at);
+        (void)snprintf(words, 256, "code outside the narrow range at %s:", at);
+    }
+    for (uint64_t set = 0; set < n_sets; set++) {
+        const double scale = scale_at(w, set);
+        if (!(scale > 0) || isinf(scale))
+            (void)snprintf(words, 256, "bad scale of set %" PRIu64 ":", set);
+        if (zero_at(w, set) < least || zero_at(w, set) > most)
+            (void)snprintf(words, 256, "bad zero point of set %" PRIu64 ":", set);
+    }
+}
+
 /* What verify says of a file of which this test knows what is wrong. Returns whether it was bad. */
 static bool assert_found(const struct written *w, const struct source *s, const char *scheme)
 {
@@ -389,6 +412,12 @@ static bool assert_found(const struct written *w, const struct source *s, const 
     char at[128], words[256];
     uint64_t n = count_bad(w, s, &first, &sure);
     enum qplan_status status = verify_file(path_of("q"), path_of("s"), &err);
+    find_refusal(w, s, words);
+    if (words[0]) {
+        if (status != QPLAN_ERR_INVALID || !strstr(err.message, words))
+            fail_msg("%s: expected \"%s\", found %s: %s", scheme, words, err.subject, err.message);
+        return true;
+    }
     if (!sure)
         return false;
     if (n == 0 && pads_are_zero(w, s)) {

@@ -141,9 +141,9 @@ static void a_decoded_file_is_a_plain_checkpoint(void **state)
         assert_int_equal(kept->storage, QPLAN_STORAGE_F16);
         assert_int_equal(w->storage, rows[i].storage);
         assert_true(w->rank == 2 && w->shape[0] == 11 && w->shape[1] == 13);
-        assert_string_equal(qplan_checkpoint_metadata(file, "a"), "b");
-        assert_null(qplan_checkpoint_metadata(file, "qplan.layout"));
-        assert_null(qplan_checkpoint_metadata(file, "qplan.tensors"));
+        assert_string_equal(qplan_checkpoint_metadata(file, "a", NULL), "b");
+        assert_null(qplan_checkpoint_metadata(file, "qplan.layout", NULL));
+        assert_null(qplan_checkpoint_metadata(file, "qplan.tensors", NULL));
         qplan_checkpoint_close(file);
         assert_true(same_tensor(path_of("s"), path_of("d"), "kept"));
     }

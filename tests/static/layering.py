@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "lib/params": BELOW | {"kernels"},
     "lib/calibrate": BELOW | {"kernels"},
     "lib/device": BELOW | {"kernels", "lib/store"},
-    "lib/store": BELOW | {"kernels", "formats"},
+    "lib/store": BELOW | {"kernels", "formats", "lib/calibrate"},
     "lib/ops": BELOW | {"kernels", "formats", "lib/device", "lib/store", "lib/params"},
     "lib/plan": BELOW | {"kernels", "formats", "lib/store", "lib/calibrate"},
     "lib/run": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate", "lib/plan"},

@@ -180,7 +180,7 @@ static void check_round_trip(const struct qp_format *format, const char *text)
     }
     assert_int_equal(n_parts,
                      file->source.listing.n_entries); /* all of the file is accounted for */
-    assert_string_equal(qplan_checkpoint_metadata(file, "note"), "kept");
+    assert_string_equal(qplan_checkpoint_metadata(file, "note", NULL), "kept");
     free(bytes);
     qplan_checkpoint_close(file);
 }

@@ -460,7 +460,7 @@ static void records_keep_names_that_need_escapes(void **state)
     OK(quantize_file(path, out, "int8:c0", NULL, &err), &err);
     OK(verify_file(out, path, &err), &err);
     struct qplan_checkpoint *file = open_checkpoint(out);
-    cJSON *records = cJSON_Parse(qplan_checkpoint_metadata(file, "qplan.tensors"));
+    cJSON *records = cJSON_Parse(qplan_checkpoint_metadata(file, "qplan.tensors", NULL));
     assert_int_equal(cJSON_GetArraySize(records), COUNT(names));
     for (size_t i = 0; i < COUNT(names); i++)
         assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(records, names[i])),

@@ -481,7 +481,9 @@ static void a_plan_for_a_quantized_checkpoint_is_refused(void **state)
     struct qplan_plan *plan;
     struct qplan_error err;
     (void)state;
-    write_checkpoint(path, "{\"qplan.layout\":\"1\",\"qplan.tensors\":\"{}\"}", &plain, 1);
+    write_checkpoint(path,
+                     "{\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\",\"qplan.tensors\":\"{}\"}",
+                     &plain, 1);
     struct qplan_checkpoint *native = open_checkpoint(path);
     assert_int_equal(qplan_plan_read(&plan, native, "p", document, strlen(document), &err),
                      QPLAN_ERR_INVALID);

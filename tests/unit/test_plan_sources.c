@@ -88,8 +88,10 @@ static void the_native_layout_is_refused_with_a_hint(void **state)
     struct tensor plain = {"w", "F32", 2, {2, 2}, NULL, 16};
     struct qplan_error err;
     (void)state;
-    assert_int_equal(plan_of("{\"qplan.layout\":\"1\",\"qplan.tensors\":\"{}\"}", &plain, 1, &err),
-                     QPLAN_ERR_INVALID);
+    assert_int_equal(
+        plan_of("{\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\",\"qplan.tensors\":\"{}\"}",
+                &plain, 1, &err),
+        QPLAN_ERR_INVALID);
     assert_non_null(strstr(err.message, "already quantized"));
     assert_int_equal(err.advice, QPLAN_ADVICE_DEQUANTIZE);
 }

@@ -105,8 +105,8 @@ static void entries_hold_what_the_header_says(void **state)
               "{" T("w", "BF16", "2,3", "8,20") "," T(
                   "s", "F64", "",
                   "0,8") ","
-                         "\"__metadata__\":{\"z\":\"a\\u0000b\",\"\":\"\",\"format\":\"pt\"}," T(
-                             "\\u0061\\n", "I8", "1,1,4", "20,24") "}",
+                         "\"__metadata__\":{\"z\":\"a\\u0000b\",\"\":\"\",\"format\":\"pt\","
+                         "\"z\\u0000y\":\"c\"}," T("\\u0061\\n", "I8", "1,1,4", "20,24") "}",
               24);
     assert_int_equal(st.n_entries, 3);
     assert_string_equal(st.entries[0].name, "a\n");
@@ -125,12 +125,15 @@ static void entries_hold_what_the_header_says(void **state)
     assert_null(qp_st_find(&st, "", 0));
     assert_null(qp_st_find(&st, "zz", 2));
 
-    assert_int_equal(st.n_metadata, 3);
+    assert_int_equal(st.n_metadata, 4);
     assert_string_equal(st.metadata[0].key, "");
     assert_string_equal(qp_st_metadata(&st, "format")->value, "pt");
     assert_int_equal(qp_st_metadata(&st, "z")->value_len, 3);
     assert_memory_equal(qp_st_metadata(&st, "z")->value, "a\0b", 4);
     assert_null(qp_st_metadata(&st, "forma"));
+    assert_string_equal(qp_st_find_pair(&st, "z\0y", 3)->value, "c");
+    assert_null(qp_st_find_pair(&st, "z\0x", 3));
+    assert_ptr_equal(qp_st_find_pair(&st, "z", 0), &st.metadata[0]);
 
     char subject[512];
     assert_string_equal(qp_st_subject(subject, &st, &st.entries[0]), "dir/m.st: 'a\\n'");

@@ -345,6 +345,27 @@ static void only_plain_integers_are_read(void **state)
     }
 }
 
+/* Texts from files are counted: what follows a NUL, and what is behind the end, counts as such. */
+static void counted_texts_end_where_they_are_counted(void **state)
+{
+    uint64_t out;
+    (void)state;
+    assert_true(qp_parse_u64_n("12345", 3, &out) && out == 123);
+    assert_true(qp_parse_u64_n("07", 1, &out) && out == 0);
+    assert_false(qp_parse_u64_n("1\0", 2, &out));
+    assert_false(qp_parse_u64_n("1\0"
+                                "2",
+                                3, &out));
+    assert_false(qp_parse_u64_n("1", 0, &out));
+    assert_true(qp_text_is("format", 6, "format"));
+    assert_true(qp_text_is("formats", 6, "format"));
+    assert_true(qp_text_is("x", 0, ""));
+    assert_false(qp_text_is("format\0", 7, "format"));
+    assert_false(qp_text_is("format\0x", 8, "format"));
+    assert_false(qp_text_is("forma\0", 6, "format"));
+    assert_false(qp_text_is("forma", 5, "format"));
+}
+
 static void bytes_have_three_digits(void **state)
 {
     (void)state;
@@ -545,6 +566,7 @@ int main(void)
         cmocka_unit_test(random_doubles_round_trip_and_are_shortest),
         cmocka_unit_test(only_decimal_numbers_are_read),
         cmocka_unit_test(only_plain_integers_are_read),
+        cmocka_unit_test(counted_texts_end_where_they_are_counted),
         cmocka_unit_test(bytes_have_three_digits),
         cmocka_unit_test(integers_have_all_their_digits),
         cmocka_unit_test(a_cleared_arena_gives_zeroed_memory_again),

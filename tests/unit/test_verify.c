@@ -25,15 +25,21 @@ static enum qplan_status verify(const struct sample *files, size_t n_files,
     return verify_file(file_path(), source_path(), err);
 }
 
-static void assert_offence(enum qplan_status status, const struct qplan_error *err,
-                           const char *subject, const char *words)
+static void assert_failure(enum qplan_status status, enum qplan_status wanted,
+                           const struct qplan_error *err, const char *subject, const char *words)
 {
     if (status == QPLAN_OK)
         fail_msg("proven, but expected \"%s\"", words);
-    assert_int_equal(status, QPLAN_ERR_PROOF);
+    assert_int_equal(status, wanted);
     if (!strstr(err->subject, subject) || !strstr(err->message, words))
         fail_msg("expected \"%s: %s\", found \"%s: %s\"", subject, words, err->subject,
                  err->message);
+}
+
+static void assert_offence(enum qplan_status status, const struct qplan_error *err,
+                           const char *subject, const char *words)
+{
+    assert_failure(status, QPLAN_ERR_PROOF, err, subject, words);
 }
 
 /* ---- Parameters ------------------------------------------------------------------------------ */
@@ -46,24 +52,24 @@ static void a_right_file_is_proven(void **state)
     assert_int_equal(err.status, QPLAN_OK); /* left as it was */
 }
 
-/* No code of the rows is the zero point, so that no product is 0 times infinity. */
-static void nothing_is_proven_by_a_scale_that_is_no_scale(void **state)
+/* Of every set, whatever its window: the numbers of both precisions are looked at as vectors. */
+static void a_scale_that_is_no_scale_is_bad_input(void **state)
 {
-    static const float scales[] = {INFINITY, NAN, -INFINITY, -1, 0};
-    struct sample s = plain_sample;
+    static const float scales[] = {INFINITY, NAN, -INFINITY, -1, 0, -0.0f};
+    char words[64];
     struct qplan_error err;
     (void)state;
-    for (size_t i = 0; i < COUNT(scales); i++) {
-        s.scale[2] = scales[i];
-        enum qplan_status status = verify(&s, 1, &s, 1, &err);
-        if (status == QPLAN_OK)
-            fail_msg("proven with the scale %g", (double)scales[i]);
-        assert_offence(status, &err, "'w'", "outside the bound at [2,0]");
+    for (size_t i = 0; i < COUNT(scales) * ROWS; i++) {
+        struct sample s = plain_sample;
+        s.scale[i % ROWS] = scales[i / ROWS];
+        (void)snprintf(words, sizeof words,
+                       "bad scale of set %zu: expected a finite number above 0, found ", i % ROWS);
+        assert_failure(verify(&s, 1, &s, 1, &err), QPLAN_ERR_INVALID, &err, "'w_scale'", words);
     }
 }
 
 /* The layout has no scale below 0, though codes of the other sign would decode to such values. */
-static void nothing_is_proven_by_a_scale_below_zero(void **state)
+static void a_scale_below_zero_is_bad_input(void **state)
 {
     struct sample s = plain_sample;
     struct qplan_error err;
@@ -73,10 +79,11 @@ static void nothing_is_proven_by_a_scale_below_zero(void **state)
         s.codes[i] = (int8_t)(s.codes[i] == -128 ? 127 : -s.codes[i]);
         s.x[i] = (float)sample_y(&s, i);
     }
-    assert_offence(verify(&s, 1, &s, 1, &err), &err, "'w'", "outside the bound at [2,0]");
+    assert_failure(verify(&s, 1, &s, 1, &err), QPLAN_ERR_INVALID, &err, "'w_scale'",
+                   "bad scale of set 2");
 }
 
-/* inspect and dequantize refuse such a file as bad input. */
+/* inspect and dequantize refuse such a file in the same words. */
 static void a_scale_that_is_no_scale_is_bad_input_elsewhere(void **state)
 {
     static const float scales[] = {INFINITY, NAN, -1, 0};
@@ -227,8 +234,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_file_is_proven),
-        cmocka_unit_test(nothing_is_proven_by_a_scale_that_is_no_scale),
-        cmocka_unit_test(nothing_is_proven_by_a_scale_below_zero),
+        cmocka_unit_test(a_scale_that_is_no_scale_is_bad_input),
+        cmocka_unit_test(a_scale_below_zero_is_bad_input),
         cmocka_unit_test(a_scale_that_is_no_scale_is_bad_input_elsewhere),
         cmocka_unit_test(the_first_offender_is_described),
         cmocka_unit_test(a_clipped_value_is_an_offence_with_minmax),
