@@ -15,8 +15,15 @@ static const struct arg_option options[] = {
 
 static const struct arg_group gate_options = {"Gates", options, 1};
 
-static const struct arg_group *const groups[] = {&gate_options, &task_device_options,
-                                                 &task_machine_options, &cli_general_options, NULL};
+static const struct arg_option proof_flags[] = {
+    {.name = "allow-unquantized", .help = "FILE may be a mere copy, with nothing quantized in it"},
+};
+
+static const struct arg_group proof_options = {"Proof", proof_flags, 1};
+
+static const struct arg_group *const groups[] = {&proof_options,       &gate_options,
+                                                 &task_device_options, &task_machine_options,
+                                                 &cli_general_options, NULL};
 
 struct verification {
     const struct args *args;
@@ -52,6 +59,7 @@ static enum qplan_status run_all(struct verification *v, struct qplan_error *err
     struct qplan_inspect_options prove = {
         .against = v->source,
         .prove = true,
+        .allow_unquantized = args_has(v->args, "allow-unquantized"),
         .gates = task_gates(&v->task),
         .n_gates = v->task.n_gates,
     };
@@ -80,7 +88,8 @@ const struct command cli_verify = {
     .summary = "prove a quantized file against its source",
     .about = "Proves FILE against SOURCE, the checkpoint that it was made from: every element of\n"
              "every quantized tensor lies within its error bound, every other tensor is identical\n"
-             "byte for byte, and none is missing or left over. Exit 0 if so, 1 if not.\n",
+             "byte for byte, and none is missing or left over. Exit 0 if so, 1 if not, and if\n"
+             "nothing is quantized.\n",
     .examples = "  qplan verify model.int8.safetensors model.safetensors\n"
                 "  qplan verify --quiet --fail-if 'sqnr_db<30' model.int8.safetensors "
                 "model.safetensors\n",

@@ -212,6 +212,7 @@ static enum qplan_status judge(struct builder *b)
         proof->file = q->file;
         proof->source = q->source;
         proof->strict = q->prove;
+        proof->allow_unquantized = q->allow_unquantized;
         status = qp_prove(proof, b->run, b->err);
         if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
             return status;

@@ -58,7 +58,8 @@ struct qp_report_request {
     const struct qplan_checkpoint *source; /* NULL = no measurement */
     const struct qplan_plan *plan;         /* quantize: where rules and reasons come from */
     bool prove;
-    bool strict_params; /* a scale that is no scale is bad input */
+    bool allow_unquantized; /* a file in which nothing is quantized can be proven too */
+    bool strict_params;     /* a scale that is no scale is bad input */
     const char *const *include;
     size_t n_include;
     const bool *restored; /* dequantize: by row, whether it was quantized before */

@@ -19,6 +19,7 @@
  *
  * Proven of the file:
  *  - Its metadata are those of the source, apart from "format" and the keys that qplan owns.
+ *  - Something in it is quantized, unless .allow_unquantized.
  *  - Neither file has changed while it was read.
  *  - Of the layout, before anything here runs: the parts of each tensor have the types and shapes
  *    that its record gives (formats/qplan/native_read.c).
@@ -28,9 +29,8 @@
  *    with the wider bound that the report shows. Nor that zero points are codes, or those of a
  *    symmetric scheme, nor that codes keep to a narrow range.
  *  - The order of tensors in the file, the value of "format", and the numerics revision.
- *  - That anything is quantized at all.
  *  - Without .strict (inspect with a source): that the file has all tensors and the metadata of the
- *    source. Only the tensors that were given are compared.
+ *    source, and something quantized. Only the tensors that were given are compared.
  */
 #include "proof.h"
 
@@ -195,6 +195,22 @@ static void compare_metadata(struct prover *p)
     }
 }
 
+/* ---- Something is quantized --------------------------------------------------------------------
+ */
+
+static void find_quantized(struct prover *p)
+{
+    const struct qp_proof *proof = p->proof;
+    const bool first = !p->failed;
+    for (size_t i = 0; i < proof->n_tested; i++) {
+        if (proof->tested[i].tensor->scheme)
+            return;
+    }
+    offend(p, proof->file->source.listing.shown, "nothing is quantized");
+    if (first)
+        qp_advise(p->err, QPLAN_ADVICE_UNQUANTIZED);
+}
+
 /* ---- The whole ---------------------------------------------------------------------------------
  */
 
@@ -216,6 +232,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
     find_missing(&p);
     if (proof->strict)
         compare_metadata(&p);
+    if (proof->strict && !proof->allow_unquantized)
+        find_quantized(&p);
     proof->holds = !p.failed;
     return proof->strict && p.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
 }
