@@ -9,9 +9,12 @@
 /* ---- Values -----------------------------------------------------------------------------------
  */
 
+static const struct qp_value unknown = {.known = false};
+
+/* What decoded values that are NaN leave of a figure is no number. */
 static struct qp_value number(double value)
 {
-    return (struct qp_value){.known = true, .number = value};
+    return (struct qp_value){.known = !isnan(value), .number = value};
 }
 
 static struct qp_value count(uint64_t n)
@@ -27,7 +30,13 @@ static struct qp_value not_negative(double value)
 
 static struct qp_value ratio(double a, double b)
 {
-    return b == 0 ? (struct qp_value){.known = false} : number(a / b);
+    return b == 0 ? unknown : number(a / b);
+}
+
+/* Elements that were measured; those that are not finite have no error. */
+static uint64_t measured(const struct qp_figures *f)
+{
+    return f->compared - f->errors.nonfinite;
 }
 
 #define VALUE(name, value)                                                                         \
@@ -55,7 +64,7 @@ VALUE(of_half_step, not_negative(f->facts.half_step))
 VALUE(of_bound, not_negative(f->facts.bound))
 VALUE(of_max_abs, not_negative(f->errors.max_abs))
 VALUE(of_clipped, count(f->errors.clipped))
-VALUE(of_max_clip, number(f->errors.max_clip))
+VALUE(of_max_clip, measured(f) ? number(f->errors.max_clip) : unknown)
 VALUE(of_nonfinite, count(f->errors.nonfinite))
 VALUE(of_bytes, count(f->sums.file_bytes))
 VALUE(of_kept_percent, ratio(100.0 * (double)f->sums.kept_bytes, (double)f->sums.data_bytes))
@@ -63,23 +72,24 @@ VALUE(of_missing, count(f->missing))
 
 static struct qp_value of_max_at(const struct qp_figures *f)
 {
-    return f->errors.max_abs < 0 ? (struct qp_value){.known = false} : count(f->errors.max_at);
+    return f->errors.max_abs < 0 ? unknown : count(f->errors.max_at);
 }
 
-/* Elements that are not finite have no error. */
 static struct qp_value of_rms(const struct qp_figures *f)
 {
-    struct qp_value mean = ratio(f->errors.e2, (double)(f->compared - f->errors.nonfinite));
+    struct qp_value mean = ratio(f->errors.e2, (double)measured(f));
     mean.number = sqrt(mean.number);
     return mean;
 }
 
-/* No error at all is the best ratio there is; an error without any signal is the worst. */
+/* No error at all is the best ratio there is, but an error without any signal has none. */
 static struct qp_value of_sqnr_db(const struct qp_figures *f)
 {
-    if (f->errors.e2 == 0)
+    if (measured(f) && f->errors.e2 == 0)
         return number(INFINITY);
-    return number(f->errors.x2 == 0 ? -INFINITY : 10 * log10(f->errors.x2 / f->errors.e2));
+    if (f->errors.x2 == 0)
+        return unknown;
+    return number(10 * log10(f->errors.x2 / f->errors.e2));
 }
 
 /* The sum of x x' is not measured: (x - x')^2 = x^2 - 2 x x' + x'^2 gives it. */
@@ -173,7 +183,7 @@ struct qp_value qp_metric_value(const struct qp_metric *metric, const struct qp_
     const bool there = metric->needs == QP_NEEDS_FACTS    ? figures->has_facts
                        : metric->needs == QP_NEEDS_SOURCE ? figures->has_errors
                                                           : true;
-    return there ? metric->of(figures) : (struct qp_value){.known = false};
+    return there ? metric->of(figures) : unknown;
 }
 
 bool qplan_metric_at(size_t i, struct qplan_metric *out)
