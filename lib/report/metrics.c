@@ -3,7 +3,9 @@
  */
 #include "metrics.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Values -----------------------------------------------------------------------------------
@@ -77,26 +79,52 @@ static struct qp_value of_max_at(const struct qp_figures *f)
 
 static struct qp_value of_rms(const struct qp_figures *f)
 {
-    struct qp_value mean = ratio(f->errors.e2, (double)measured(f));
-    mean.number = sqrt(mean.number);
+    const struct qp_scaled e2 = f->errors.sums.e2;
+    struct qp_value mean = ratio(e2.value, (double)measured(f));
+    mean.number = ldexp(sqrt(mean.number), e2.exponent / 2);
     return mean;
+}
+
+#define LOG10_2 0.30102999566398119521
+
+static double log10_of(struct qp_scaled a)
+{
+    if (abs(a.exponent) < DBL_MAX_EXP - 1)
+        return log10(ldexp(a.value, a.exponent));
+    return log10(a.value) + a.exponent * LOG10_2;
 }
 
 /* No error at all is the best ratio there is, but an error without any signal has none. */
 static struct qp_value of_sqnr_db(const struct qp_figures *f)
 {
-    if (measured(f) && f->errors.e2 == 0)
+    const struct qp_wide_sums *sums = &f->errors.sums;
+    if (measured(f) && sums->e2.value == 0)
         return number(INFINITY);
-    if (f->errors.x2 == 0)
+    if (sums->x2.value == 0)
         return unknown;
-    return number(10 * log10(f->errors.x2 / f->errors.e2));
+    return number(10 * log10_of(qp_scaled_ratio(sums->x2, sums->e2)));
 }
 
-/* The sum of x x' is not measured: (x - x')^2 = x^2 - 2 x x' + x'^2 gives it. */
+/* The sum of x x': (x - x')^2 = x^2 - 2 x x' + x'^2 gives it where that keeps its bits. */
+static struct qp_scaled products(const struct qp_wide_sums *sums)
+{
+    const struct qp_scaled e2 = {-sums->e2.value, sums->e2.exponent};
+    struct qp_scaled twice = qp_scaled_sum(qp_scaled_sum(sums->x2, sums->y2), e2);
+    if (abs(qp_scaled_ratio(sums->x2, sums->y2).exponent) > QP_WIDE_PROPORTION)
+        return sums->xy;
+    twice.exponent--;
+    return twice;
+}
+
 static struct qp_value of_cosine(const struct qp_figures *f)
 {
-    const struct qp_measure *m = &f->errors;
-    return ratio((m->x2 + m->y2 - m->e2) / 2, sqrt(m->x2) * sqrt(m->y2));
+    const struct qp_scaled x2 = f->errors.sums.x2, y2 = f->errors.sums.y2;
+    const struct qp_scaled norms = {sqrt(x2.value) * sqrt(y2.value),
+                                    (x2.exponent + y2.exponent) / 2};
+    if (norms.value == 0)
+        return unknown;
+    const struct qp_scaled cosine = qp_scaled_ratio(products(&f->errors.sums), norms);
+    return number(ldexp(cosine.value, cosine.exponent));
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------
