@@ -131,13 +131,9 @@ static enum qplan_status describe_failure(struct qplan_report *report, struct qp
                                           struct qplan_error *err)
 {
     struct qp_writer w;
-    char quoted[QP_QUOTED];
     qp_writer_init(&w);
     if (r->row) {
-        const struct qp_tensor *view = r->row->tested->tensor;
-        qp_quote(quoted, view->name, view->name_len);
-        size_t n = strlen(quoted); /* without the quotes */
-        qp_put(&w, quoted + 1, n > 2 ? n - 2 : 0);
+        qp_put_name(&w, r->row->tested->tensor);
     } else {
         qp_puts(&w, r->gate->scope == QP_SCOPE_TOTAL ? "total" : "worst");
     }
@@ -147,7 +143,7 @@ static enum qplan_status describe_failure(struct qplan_report *report, struct qp
     put_limit(&w, r->gate->limit);
     r->text = w.error ? NULL : qp_arena_join(&report->arena, w.data, w.n, "");
     qp_writer_free(&w);
-    return r->text ? QPLAN_OK : qp_fail_memory(err, "report", sizeof quoted);
+    return r->text ? QPLAN_OK : qp_fail_memory(err, "report", QP_QUOTED);
 }
 
 /* A value that there is not cannot be a good one. */

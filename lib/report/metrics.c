@@ -27,7 +27,7 @@ static struct qp_value count(uint64_t n)
 /* Figures that there is nothing of are below 0. */
 static struct qp_value not_negative(double value)
 {
-    return (struct qp_value){.known = !(value < 0), .number = value};
+    return (struct qp_value){.known = value >= 0, .number = value};
 }
 
 static struct qp_value ratio(double a, double b)

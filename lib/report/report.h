@@ -102,4 +102,7 @@ struct qp_figures qp_row_figures(const struct qp_row *row);
 /* Adds the numbers of one more tensor: counts and errors add up, of bounds the largest counts. */
 void qp_figures_add(struct qp_figures *total, const struct qp_figures *f);
 
+/* The name of a tensor, safe to print. */
+void qp_put_name(struct qp_writer *w, const struct qp_tensor *t);
+
 #endif

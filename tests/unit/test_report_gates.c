@@ -302,6 +302,26 @@ static void nothing_finite_has_no_errors_but_counts(void **state)
     assert_false(sample_fails(&s, "nonfinite!=12"));
 }
 
+/* Decoded values that are NaN leave no figures, and scales that are NaN no bounds. */
+static void a_figure_that_is_nan_is_no_value(void **state)
+{
+    static const char *const metrics[] = {"rms",       "sqnr_db",   "cosine",    "bound",
+                                          "half_step", "scale_min", "scale_max", "max_clip"};
+    const struct qp_scaled nan = {NAN, 0};
+    const struct qp_figures figures = {.has_facts = true,
+                                       .has_errors = true,
+                                       .compared = 9,
+                                       .facts = {NAN, NAN, NAN, NAN},
+                                       .errors = {.sums = {nan, nan, nan, nan}, .max_clip = NAN}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(metrics); i++) {
+        const struct qp_metric *metric = qp_metric_find(metrics[i], strlen(metrics[i]));
+        assert_non_null(metric);
+        if (qp_metric_value(metric, &figures).known)
+            fail_msg("%s of NaN has a value", metrics[i]);
+    }
+}
+
 /* Every metric of every scope where nothing is quantized: only counts and sizes have a value. */
 static void nothing_quantized_has_counts_alone(void **state)
 {
@@ -479,6 +499,7 @@ int main(void)
         cmocka_unit_test(zeros_have_no_direction_and_no_bound),
         cmocka_unit_test(one_tensor_without_a_value_fails_the_worst),
         cmocka_unit_test(nothing_finite_has_no_errors_but_counts),
+        cmocka_unit_test(a_figure_that_is_nan_is_no_value),
         cmocka_unit_test(nothing_quantized_has_counts_alone),
         cmocka_unit_test(a_gate_sees_the_true_figures_of_f64),
         cmocka_unit_test(gates_that_cannot_be_judged_are_usage),
