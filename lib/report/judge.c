@@ -86,8 +86,10 @@ static bool is_worse(const struct qplan_gate *gate, double a, double b)
     return low ? a < b : a > b;
 }
 
-/* The first tensor without a value, else the worst. Where no tensor is judged there is no value,
- * but every count is 0. */
+/*
+ * The first tensor without a value, else the worst. Where no tensor is judged there is no value,
+ * but every count is 0.
+ */
 static void find_worst(const struct qplan_report *report, struct qp_gate_result *r)
 {
     r->value.known = r->gate->metric->kind == QP_COUNT;

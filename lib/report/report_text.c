@@ -105,8 +105,10 @@ static size_t next_row(const struct line *line, size_t i)
     return line->next ? line->next[i] : NO_ROW;
 }
 
-/* How bad a row is by a metric. A number that there is not is the lowest: so is a ratio of an error
- * without any signal. */
+/*
+ * How bad a row is by a metric. A number that there is not is the lowest: so is the ratio of an
+ * error without any signal.
+ */
 static double badness(const struct qp_row *row, const struct qp_metric *metric)
 {
     const struct qp_figures figures = qp_row_figures(row);
