@@ -8,9 +8,10 @@
 
 static const struct arg_option proof_rows[] = {
     {.name = "exact", .help = "compute every code again too, and compare byte for byte"},
+    {.name = "allow-unquantized", .help = "FILE may be a mere copy, with nothing quantized in it"},
 };
 
-static const struct arg_group proof_options = {"Proof", proof_rows, 1};
+static const struct arg_group proof_options = {"Proof", proof_rows, 2};
 
 static const struct arg_option options[] = {
     {.name = "fail-if",
@@ -60,6 +61,7 @@ static enum qplan_status run_all(struct verification *v, struct qplan_error *err
         .against = v->source,
         .prove = true,
         .exact = args_has(v->args, "exact"),
+        .allow_unquantized = args_has(v->args, "allow-unquantized"),
         .gates = task_gates(&v->task),
         .n_gates = v->task.n_gates,
     };
@@ -89,7 +91,7 @@ const struct command cli_verify = {
     .about = "Proves FILE against SOURCE, the checkpoint that it was made from: every element of\n"
              "every quantized tensor lies within its error bound, its scales and zero points are\n"
              "those that SOURCE gives, every other tensor is identical byte for byte, and none is\n"
-             "missing or left over. Exit 0 if so, 1 if not.\n",
+             "missing or left over. Exit 0 if so, 1 if not, and if nothing is quantized.\n",
     .examples = "  qplan verify model.int8.safetensors model.safetensors\n"
                 "  qplan verify --quiet --fail-if 'sqnr_db<30' model.int8.safetensors "
                 "model.safetensors\n",

@@ -144,6 +144,7 @@ static const char *advice_text(enum qplan_advice advice)
                                     "--exclude keeps the tensor as it is"),
         [QPLAN_ADVICE_SCALE_F32] = "--scale-dtype f32 takes larger scales",
         [QPLAN_ADVICE_OPERATORS] = "'qplan op list' names them all",
+        [QPLAN_ADVICE_UNQUANTIZED] = "--allow-unquantized proves a mere copy",
     };
     return texts[advice];
 }

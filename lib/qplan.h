@@ -70,7 +70,8 @@ enum qplan_advice {
     QPLAN_ADVICE_INDIVISIBLE, /* .indivisible of qplan_plan_options: ragged or keep */
     QPLAN_ADVICE_NONFINITE,   /* .nonfinite of qplan_plan_options: saturate; or .exclude */
     QPLAN_ADVICE_SCALE_F32,   /* .scale_dtype f32 of the scheme takes larger scales */
-    QPLAN_ADVICE_OPERATORS    /* qplan_op_at walks all operators */
+    QPLAN_ADVICE_OPERATORS,   /* qplan_op_at walks all operators */
+    QPLAN_ADVICE_UNQUANTIZED  /* .allow_unquantized of qplan_inspect_options takes a mere copy */
 };
 
 /* No error in this struct points anywhere: it may be copied and outlives every object. */
@@ -539,6 +540,7 @@ struct qplan_inspect_options {
     const struct qplan_checkpoint *against; /* the source, to measure; or NULL */
     bool prove;                             /* verify: a source tensor missing is an offence */
     bool exact; /* with a source: compute every byte of quantized tensors again and compare */
+    bool allow_unquantized;     /* verify: a mere copy of the source is none */
     const char *const *include; /* report only tensors that one of these matches */
     size_t n_include;
     const struct qplan_gate *const *gates;

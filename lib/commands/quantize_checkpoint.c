@@ -32,6 +32,7 @@ static enum qplan_status report_on(struct qplan_report **report,
         .source = needs_source(options) ? plan->checkpoint : NULL,
         .plan = plan,
         .prove = options->verify,
+        .allow_unquantized = true, /* the plan has warned of it */
         .gates = options->gates,
         .n_gates = options->n_gates,
     };

@@ -55,9 +55,7 @@ static double larger(double a, double b)
 
 static void add_errors(struct qp_measure *total, const struct qp_measure *m)
 {
-    total->e2 += m->e2;
-    total->x2 += m->x2;
-    total->y2 += m->y2;
+    qp_wide_add(&total->sums, &m->sums);
     total->max_abs = larger(total->max_abs, m->max_abs);
     total->clipped += m->clipped;
     total->nonfinite += m->nonfinite;

@@ -7,7 +7,6 @@
 #include "lib/base/glob.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 /* A complaint about a gate, with the gate as subject, as safe to print as a name. */
@@ -74,7 +73,7 @@ enum qplan_status qp_gates_check_rows(const struct qplan_gate *const *gates, siz
     return QPLAN_OK;
 }
 
-/* Whether a is worse than b in the eyes of a gate. A NaN is worse than anything. */
+/* Whether a is worse than b in the eyes of a gate. */
 static bool is_worse(const struct qplan_gate *gate, double a, double b)
 {
     bool low = gate->op == QP_OP_LT || gate->op == QP_OP_LE;
@@ -84,30 +83,37 @@ static bool is_worse(const struct qplan_gate *gate, double a, double b)
             return a_holds;
         low = gate->metric->low_is_bad;
     }
-    if (isnan(a) || isnan(b))
-        return isnan(a) && !isnan(b);
     return low ? a < b : a > b;
 }
 
+/*
+ * The first tensor without a value, else the worst. Where no tensor is judged there is no value,
+ * but every count is 0.
+ */
 static void find_worst(const struct qplan_report *report, struct qp_gate_result *r)
 {
+    r->value.known = r->gate->metric->kind == QP_COUNT;
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_row *row = &report->rows[i];
         if (!is_judged(r->gate, row))
             continue;
         const struct qp_figures figures = qp_row_figures(row);
         const struct qp_value value = qp_metric_value(r->gate->metric, &figures);
-        if (!value.known || (r->row && !is_worse(r->gate, value.number, r->value.number)))
+        if (r->row && value.known && !is_worse(r->gate, value.number, r->value.number))
             continue;
         r->row = row;
         r->value = value;
+        if (!value.known)
+            return;
     }
 }
 
 static void put_value(struct qp_writer *w, const struct qp_gate_result *r)
 {
     char text[QP_F64_TEXT];
-    if (r->gate->metric->kind == QP_COUNT)
+    if (!r->value.known)
+        qp_puts(w, "no value");
+    else if (r->gate->metric->kind == QP_COUNT)
         qp_printf(w, "%" PRIu64, r->value.count);
     else
         qp_put(w, text, qp_format_f64(text, r->value.number));
@@ -127,15 +133,11 @@ static enum qplan_status describe_failure(struct qplan_report *report, struct qp
                                           struct qplan_error *err)
 {
     struct qp_writer w;
-    char quoted[QP_QUOTED];
     qp_writer_init(&w);
     if (r->row) {
-        const struct qp_tensor *view = r->row->tested->tensor;
-        qp_quote(quoted, view->name, view->name_len);
-        size_t n = strlen(quoted); /* without the quotes */
-        qp_put(&w, quoted + 1, n > 2 ? n - 2 : 0);
+        qp_put_name(&w, r->row->tested->tensor);
     } else {
-        qp_puts(&w, "total");
+        qp_puts(&w, r->gate->scope == QP_SCOPE_TOTAL ? "total" : "worst");
     }
     qp_printf(&w, ": %s = ", r->gate->metric->name);
     put_value(&w, r);
@@ -143,9 +145,10 @@ static enum qplan_status describe_failure(struct qplan_report *report, struct qp
     put_limit(&w, r->gate->limit);
     r->text = w.error ? NULL : qp_arena_join(&report->arena, w.data, w.n, "");
     qp_writer_free(&w);
-    return r->text ? QPLAN_OK : qp_fail_memory(err, "report", sizeof quoted);
+    return r->text ? QPLAN_OK : qp_fail_memory(err, "report", QP_QUOTED);
 }
 
+/* A value that there is not cannot be a good one. */
 static enum qplan_status evaluate(struct qplan_report *report, struct qp_gate_result *r,
                                   struct qplan_error *err)
 {
@@ -153,10 +156,7 @@ static enum qplan_status evaluate(struct qplan_report *report, struct qp_gate_re
         r->value = qp_metric_value(r->gate->metric, &report->total);
     else
         find_worst(report, r);
-    if (!r->value.known)
-        return QPLAN_OK;
-    r->failed =
-        isnan(r->value.number) || qp_gate_holds(r->gate->op, r->value.number, r->gate->limit);
+    r->failed = !r->value.known || qp_gate_holds(r->gate->op, r->value.number, r->gate->limit);
     return r->failed ? describe_failure(report, r, err) : QPLAN_OK;
 }
 

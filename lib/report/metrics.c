@@ -3,15 +3,20 @@
  */
 #include "metrics.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Values -----------------------------------------------------------------------------------
  */
 
+static const struct qp_value unknown = {.known = false};
+
+/* What decoded values that are NaN leave of a figure is no number. */
 static struct qp_value number(double value)
 {
-    return (struct qp_value){.known = true, .number = value};
+    return (struct qp_value){.known = !isnan(value), .number = value};
 }
 
 static struct qp_value count(uint64_t n)
@@ -22,12 +27,18 @@ static struct qp_value count(uint64_t n)
 /* Figures that there is nothing of are below 0. */
 static struct qp_value not_negative(double value)
 {
-    return (struct qp_value){.known = !(value < 0), .number = value};
+    return (struct qp_value){.known = value >= 0, .number = value};
 }
 
 static struct qp_value ratio(double a, double b)
 {
-    return b == 0 ? (struct qp_value){.known = false} : number(a / b);
+    return b == 0 ? unknown : number(a / b);
+}
+
+/* Elements that were measured; those that are not finite have no error. */
+static uint64_t measured(const struct qp_figures *f)
+{
+    return f->compared - f->errors.nonfinite;
 }
 
 #define VALUE(name, value)                                                                         \
@@ -55,7 +66,7 @@ VALUE(of_half_step, not_negative(f->facts.half_step))
 VALUE(of_bound, not_negative(f->facts.bound))
 VALUE(of_max_abs, not_negative(f->errors.max_abs))
 VALUE(of_clipped, count(f->errors.clipped))
-VALUE(of_max_clip, number(f->errors.max_clip))
+VALUE(of_max_clip, measured(f) ? number(f->errors.max_clip) : unknown)
 VALUE(of_nonfinite, count(f->errors.nonfinite))
 VALUE(of_bytes, count(f->sums.file_bytes))
 VALUE(of_kept_percent, ratio(100.0 * (double)f->sums.kept_bytes, (double)f->sums.data_bytes))
@@ -63,30 +74,57 @@ VALUE(of_missing, count(f->missing))
 
 static struct qp_value of_max_at(const struct qp_figures *f)
 {
-    return f->errors.max_abs < 0 ? (struct qp_value){.known = false} : count(f->errors.max_at);
+    return f->errors.max_abs < 0 ? unknown : count(f->errors.max_at);
 }
 
-/* Elements that are not finite have no error. */
 static struct qp_value of_rms(const struct qp_figures *f)
 {
-    struct qp_value mean = ratio(f->errors.e2, (double)(f->compared - f->errors.nonfinite));
-    mean.number = sqrt(mean.number);
+    const struct qp_scaled e2 = f->errors.sums.e2;
+    struct qp_value mean = ratio(e2.value, (double)measured(f));
+    mean.number = ldexp(sqrt(mean.number), e2.exponent / 2);
     return mean;
 }
 
-/* No error at all is the best ratio there is; an error without any signal is the worst. */
-static struct qp_value of_sqnr_db(const struct qp_figures *f)
+#define LOG10_2 0.30102999566398119521
+
+static double log10_of(struct qp_scaled a)
 {
-    if (f->errors.e2 == 0)
-        return number(INFINITY);
-    return number(f->errors.x2 == 0 ? -INFINITY : 10 * log10(f->errors.x2 / f->errors.e2));
+    if (abs(a.exponent) < DBL_MAX_EXP - 1)
+        return log10(ldexp(a.value, a.exponent));
+    return log10(a.value) + a.exponent * LOG10_2;
 }
 
-/* The sum of x x' is not measured: (x - x')^2 = x^2 - 2 x x' + x'^2 gives it. */
+/* No error at all is the best ratio there is, but an error without any signal has none. */
+static struct qp_value of_sqnr_db(const struct qp_figures *f)
+{
+    const struct qp_wide_sums *sums = &f->errors.sums;
+    if (measured(f) && sums->e2.value == 0)
+        return number(INFINITY);
+    if (sums->x2.value == 0)
+        return unknown;
+    return number(10 * log10_of(qp_scaled_ratio(sums->x2, sums->e2)));
+}
+
+/* The sum of x x': (x - x')^2 = x^2 - 2 x x' + x'^2 gives it where that keeps its bits. */
+static struct qp_scaled products(const struct qp_wide_sums *sums)
+{
+    const struct qp_scaled e2 = {-sums->e2.value, sums->e2.exponent};
+    struct qp_scaled twice = qp_scaled_sum(qp_scaled_sum(sums->x2, sums->y2), e2);
+    if (abs(qp_scaled_ratio(sums->x2, sums->y2).exponent) > QP_WIDE_PROPORTION)
+        return sums->xy;
+    twice.exponent--;
+    return twice;
+}
+
 static struct qp_value of_cosine(const struct qp_figures *f)
 {
-    const struct qp_measure *m = &f->errors;
-    return ratio((m->x2 + m->y2 - m->e2) / 2, sqrt(m->x2) * sqrt(m->y2));
+    const struct qp_scaled x2 = f->errors.sums.x2, y2 = f->errors.sums.y2;
+    const struct qp_scaled norms = {sqrt(x2.value) * sqrt(y2.value),
+                                    (x2.exponent + y2.exponent) / 2};
+    if (norms.value == 0)
+        return unknown;
+    const struct qp_scaled cosine = qp_scaled_ratio(products(&f->errors.sums), norms);
+    return number(ldexp(cosine.value, cosine.exponent));
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------
@@ -173,7 +211,7 @@ struct qp_value qp_metric_value(const struct qp_metric *metric, const struct qp_
     const bool there = metric->needs == QP_NEEDS_FACTS    ? figures->has_facts
                        : metric->needs == QP_NEEDS_SOURCE ? figures->has_errors
                                                           : true;
-    return there ? metric->of(figures) : (struct qp_value){.known = false};
+    return there ? metric->of(figures) : unknown;
 }
 
 bool qplan_metric_at(size_t i, struct qplan_metric *out)

@@ -216,6 +216,7 @@ static enum qplan_status judge(struct builder *b)
         proof->source = q->source;
         proof->strict = q->prove;
         proof->exact = q->exact;
+        proof->allow_unquantized = q->allow_unquantized;
         status = qp_prove(proof, b->run, b->err);
         if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
             return status;

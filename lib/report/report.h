@@ -58,6 +58,7 @@ struct qp_report_request {
     const struct qplan_checkpoint *source; /* NULL = no measurement */
     const struct qplan_plan *plan;         /* quantize: where rules and reasons come from */
     bool prove, exact;
+    bool allow_unquantized; /* a file in which nothing is quantized can be proven too */
     const char *const *include;
     size_t n_include;
     const bool *restored; /* dequantize: by row, whether it was quantized before */
@@ -99,5 +100,8 @@ struct qp_figures qp_row_figures(const struct qp_row *row);
 
 /* Adds the numbers of one more tensor: counts and errors add up, of bounds the largest counts. */
 void qp_figures_add(struct qp_figures *total, const struct qp_figures *f);
+
+/* The name of a tensor, safe to print. */
+void qp_put_name(struct qp_writer *w, const struct qp_tensor *t);
 
 #endif

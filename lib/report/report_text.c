@@ -54,7 +54,7 @@ static void put_bytes(struct qp_writer *w, uint64_t n_bytes)
     qp_puts(w, qp_format_bytes(text, n_bytes));
 }
 
-static void put_name(struct qp_writer *w, const struct qp_tensor *t)
+void qp_put_name(struct qp_writer *w, const struct qp_tensor *t)
 {
     char quoted[QP_QUOTED];
     qp_quote(quoted, t->name, t->name_len);
@@ -105,14 +105,16 @@ static size_t next_row(const struct line *line, size_t i)
     return line->next ? line->next[i] : NO_ROW;
 }
 
-/* How bad a row is by a metric; the least for a number that there is not. */
+/*
+ * How bad a row is by a metric. A number that there is not is the lowest: so is the ratio of an
+ * error without any signal.
+ */
 static double badness(const struct qp_row *row, const struct qp_metric *metric)
 {
     const struct qp_figures figures = qp_row_figures(row);
     const struct qp_value value = qp_metric_value(metric, &figures);
-    if (!value.known || !isfinite(value.number))
-        return -INFINITY;
-    return metric->low_is_bad ? -value.number : value.number;
+    const double number = value.known ? value.number : -INFINITY;
+    return metric->low_is_bad ? -number : number;
 }
 
 /* Of each number that lines show, the worst of the rows; and whether all rows are proven. */
@@ -162,7 +164,7 @@ static void put_row(struct printer *p, size_t i)
 {
     const struct qp_tensor *view = p->report->rows[i].tested->tensor;
     const struct line line = {.first = i, .count = 1};
-    put_name(p->w, view);
+    qp_put_name(p->w, view);
     put_facts(p, &line);
 }
 
@@ -264,7 +266,7 @@ static void put_kept(struct printer *p)
         const struct qp_row *row = &report->rows[top[i]];
         const struct qp_tensor *view = row->tested->tensor;
         qp_puts(p->w, i ? ", " : "");
-        put_name(p->w, view);
+        qp_put_name(p->w, view);
         qp_puts(p->w, " ");
         put_bytes(p->w, qp_row_figures(row).sums.source_bytes);
     }

@@ -4,10 +4,11 @@
  */
 #include "compare.h"
 
-#include "lib/run/decode.h"
 #include "recompute.h"
 
+#include "lib/base/check.h"
 #include "lib/model/dtype.h"
+#include "lib/run/decode.h"
 
 #include <string.h>
 
@@ -168,16 +169,28 @@ static void bound_block(const struct task *task, const struct qp_decoded *part,
         gather_runs(tile, work_bytes, runs);
 }
 
+/* Room for what is known of the next block; its sums are for the caller to say. */
+static struct qp_block *next_block(struct task *task, const struct qp_sums *sums)
+{
+    struct qp_block *block = &task->b->blocks[task->found->n_blocks++];
+    block->max_abs = sums->max_abs;
+    block->max_at = sums->max_at;
+    return block;
+}
+
 /* The block that has just been decoded to its end; whether all of it is surely within bounds. */
 static bool add_block(struct task *task, const struct qp_sums_wish *wish)
 {
     const struct qp_source_kernels *k = task->kernels;
     const uint64_t end = task->decoder.at, at = (end - 1) / QP_BLOCK * QP_BLOCK;
-    struct qp_sums *sums = &task->b->sums[task->found->n_blocks++];
-    k->sums((const char *)task->source + at * k->elem_bytes, task->b->block, (size_t)(end - at),
-            wish, sums);
-    task->largest = sums->max_abs;
-    return sums->within;
+    const char *source = (const char *)task->source + at * k->elem_bytes;
+    struct qp_sums sums;
+    k->sums(source, task->b->block, (size_t)(end - at), wish, &sums);
+    struct qp_block *block = next_block(task, &sums);
+    if (!qp_wide_take(&block->sums, k->dtype, &sums))
+        qp_wide_sums(&block->sums, k, source, task->b->block, (size_t)(end - at));
+    task->largest = sums.max_abs;
+    return sums.within;
 }
 
 static void measure_part(struct task *task, const struct qp_decoded *part)
@@ -271,6 +284,17 @@ static enum qplan_status compare_codes(const struct qp_compare *c, struct task *
     return QPLAN_OK;
 }
 
+/* The sums of the block that begins at the element i of a part that a device has measured. */
+static void sum_on_cpu(const struct task *task, const struct qp_flat_walk *walk, uint64_t i,
+                       struct qp_block *block)
+{
+    const struct qp_source_kernels *k = task->kernels;
+    const struct qp_flat_scratch *scratch = &walk->b->scratch;
+    qp_flat_decode_block(&walk->work, &walk->data, i, scratch);
+    qp_wide_sums(&block->sums, k, (const char *)walk->data.src + i * k->elem_bytes, scratch->y,
+                 (size_t)qp_min_u64(QP_BLOCK, walk->work.n - i));
+}
+
 /* The blocks of a part that a device has measured. */
 static void add_found(struct task *task, const struct qp_flat_walk *walk)
 {
@@ -279,7 +303,9 @@ static void add_found(struct task *task, const struct qp_flat_walk *walk)
             qp_flat_found_at(&walk->work, walk->b->found, (size_t)(i / QP_BLOCK));
         size_t first;
         double bound;
-        task->b->sums[task->found->n_blocks++] = found.sums;
+        struct qp_block *block = next_block(task, &found.sums);
+        if (!qp_wide_take(&block->sums, task->kernels->dtype, &found.sums))
+            sum_on_cpu(task, walk, i, block);
         task->found->part.bad_fill += found.bad_pads;
         if (add_check(task, &found.check, &first)) {
             const double y = qp_flat_value_at(walk, i + first, &bound);

@@ -27,6 +27,13 @@ struct qp_compare_unit {
     double largest; /* error of the pair that is known already */
 };
 
+/* What is known of QP_BLOCK elements, or of what is left of a tensor. */
+struct qp_block {
+    struct qp_wide_sums sums;
+    double max_abs; /* the largest error, or what the kernel's wish said if none is above it */
+    size_t max_at;
+};
+
 struct qp_compare_buffers {
     void *source; /* room for elements of the source, or bytes of a kept tensor in both files */
     void *block;  /* decoded values in working precision */
@@ -35,11 +42,11 @@ struct qp_compare_buffers {
     void *state, *scale; /* parameters computed again: room for as many sets as the window has */
     int32_t *zero;
     double *bound;
-    struct qp_sums *sums;
-    struct qp_flat_buffers flat; /* in the place of all but source and sums, on a device */
+    struct qp_block *blocks;
+    struct qp_flat_buffers flat; /* in the place of all but source and blocks, on a device */
 };
 
-/* What a unit found; .sums of the buffers belongs to it. */
+/* What a unit found; .blocks of the buffers belongs to it. */
 struct qp_finding {
     struct qp_measure part; /* counts and the first offender */
     size_t n_blocks;

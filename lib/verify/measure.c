@@ -31,7 +31,7 @@ struct slot {
     bool taken;
     struct qp_compare_unit unit;
     struct qp_finding found;
-    struct qp_sums *sums;
+    struct qp_block *blocks;
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------
@@ -84,14 +84,14 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->scale = qp_take(carve, n_sets * sizeof(double));
     b->zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->bound = qp_take(carve, n_sets * sizeof(double));
-    b->sums = qp_take(carve, n / QP_BLOCK * sizeof *b->sums);
+    b->blocks = qp_take(carve, n / QP_BLOCK * sizeof *b->blocks);
 }
 
 static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
 {
     struct qp_compare_buffers *b = buffers;
     b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
-    b->sums = qp_take(carve, device_elems(tile_bytes) / QP_BLOCK * sizeof *b->sums);
+    b->blocks = qp_take(carve, device_elems(tile_bytes) / QP_BLOCK * sizeof *b->blocks);
     qp_flat_carve(carve, tile_bytes, &b->flat);
 }
 
@@ -105,9 +105,9 @@ static void carve_ring(struct qp_carve *carve, size_t tile_bytes, struct qp_job 
     struct engine *e = (struct engine *)job;
     const size_t n_blocks = unit_elems(e, tile_bytes) / QP_BLOCK;
     struct slot *ring = qp_take(carve, RING * sizeof *ring);
-    struct qp_sums *sums = qp_take(carve, RING * n_blocks * sizeof *sums);
+    struct qp_block *blocks = qp_take(carve, RING * n_blocks * sizeof *blocks);
     for (size_t i = 0; ring && i < RING; i++)
-        ring[i] = (struct slot){.sums = sums + i * n_blocks};
+        ring[i] = (struct slot){.blocks = blocks + i * n_blocks};
     e->ring = ring;
     e->compare.window_sets = window_sets(tile_bytes);
     e->compare.source_bytes = tile_bytes;
@@ -126,24 +126,22 @@ static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
 /* ---- Results in order --------------------------------------------------------------------------
  */
 
-static void add_sums(struct qp_measure *total, const struct qp_sums *sums, uint64_t elem)
+static void add_block(struct qp_measure *total, const struct qp_block *block, uint64_t elem)
 {
-    total->e2 += sums->e2;
-    total->x2 += sums->x2;
-    total->y2 += sums->y2;
-    if (sums->max_abs > total->max_abs) {
-        total->max_abs = sums->max_abs;
-        total->max_at = elem + sums->max_at;
+    qp_wide_add(&total->sums, &block->sums);
+    if (block->max_abs > total->max_abs) {
+        total->max_abs = block->max_abs;
+        total->max_at = elem + block->max_at;
     }
 }
 
 static void add_finding(const struct qp_compare_unit *unit, const struct qp_finding *found,
-                        const struct qp_sums *sums)
+                        const struct qp_block *blocks)
 {
     struct qp_measure *total = &unit->pair->result;
     const struct qp_measure *part = &found->part;
     for (size_t i = 0; i < found->n_blocks; i++)
-        add_sums(total, &sums[i], unit->elem + i * QP_BLOCK);
+        add_block(total, &blocks[i], unit->elem + i * QP_BLOCK);
     if (total->offences == 0 && part->offences) {
         total->first = part->first;
         total->x = part->x;
@@ -164,7 +162,7 @@ static bool take_results(struct engine *e)
     const uint64_t before = e->turn;
     struct slot *slot = &e->ring[e->turn % RING];
     while (slot->taken) {
-        add_finding(&slot->unit, &slot->found, slot->sums);
+        add_finding(&slot->unit, &slot->found, slot->blocks);
         slot->taken = false;
         slot = &e->ring[++e->turn % RING];
     }
@@ -173,15 +171,15 @@ static bool take_results(struct engine *e)
 
 /* Waits while the ring has no room, unless the job stops. */
 static void hand_in(struct engine *e, const struct qp_compare_unit *unit,
-                    const struct qp_finding *found, const struct qp_sums *sums)
+                    const struct qp_finding *found, const struct qp_block *blocks)
 {
     (void)pthread_mutex_lock(&e->job.lock);
     while (unit->number - e->turn >= RING && !qp_job_stopping(&e->job))
         (void)pthread_cond_wait(&e->job.changed, &e->job.lock);
     if (unit->number - e->turn < RING) {
         struct slot *slot = &e->ring[unit->number % RING];
-        *slot = (struct slot){true, *unit, *found, slot->sums};
-        memcpy(slot->sums, sums, found->n_blocks * sizeof *sums);
+        *slot = (struct slot){true, *unit, *found, slot->blocks};
+        memcpy(slot->blocks, blocks, found->n_blocks * sizeof *blocks);
         if (take_results(e))
             (void)pthread_cond_broadcast(&e->job.changed);
     }
@@ -207,7 +205,7 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
         qp_job_fail(job, unit.number, err);
         return true;
     }
-    hand_in(e, &unit, &found, b->sums);
+    hand_in(e, &unit, &found, b->blocks);
     const uint64_t bits = unit.pair->file->scheme
                               ? qplan_storage_bits((enum qplan_storage)unit.pair->source->storage)
                               : 8;

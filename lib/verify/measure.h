@@ -5,7 +5,7 @@
 #ifndef QP_MEASURE_H
 #define QP_MEASURE_H
 
-#include "kernels/kernel.h"
+#include "kernels/tiles/wide.h"
 #include "lib/store/checkpoint.h"
 
 /* What the stored parameters alone say of a quantized tensor. */
@@ -24,8 +24,8 @@ struct qp_wrong {
 
 /* What the comparison found. */
 struct qp_measure {
-    double e2, x2, y2; /* sums over finite elements */
-    double max_abs;    /* < 0 = no finite element */
+    struct qp_wide_sums sums; /* over finite elements */
+    double max_abs;           /* < 0 = no finite element */
     uint64_t max_at;
     uint64_t clipped, nonfinite;
     double max_clip;

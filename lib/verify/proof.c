@@ -25,6 +25,7 @@
  * Proven of the file:
  *  - Its metadata are those of the source as bytes, apart from the keys that qplan owns and
  *    "format", which is "pt".
+ *  - Something in it is quantized, unless .allow_unquantized.
  *  - Neither file has changed while it was read.
  *
  * Not judged here but refused, by every command, when a file is opened or read:
@@ -38,9 +39,8 @@
  *
  * Not proven:
  *  - The order of tensors in the file.
- *  - That anything is quantized at all.
  *  - Without .strict (inspect with a source): that the file has all tensors and the metadata of the
- *    source. Only the tensors that were given are compared.
+ *    source, and something quantized. Only the tensors that were given are compared.
  */
 #include "proof.h"
 
@@ -281,6 +281,22 @@ static void compare_metadata(struct prover *p)
     }
 }
 
+/* ---- Something is quantized --------------------------------------------------------------------
+ */
+
+static void find_quantized(struct prover *p)
+{
+    const struct qp_proof *proof = p->proof;
+    const bool first = !p->failed;
+    for (size_t i = 0; i < proof->n_tested; i++) {
+        if (proof->tested[i].tensor->scheme)
+            return;
+    }
+    offend(p, proof->file->source.listing.shown, "nothing is quantized");
+    if (first)
+        qp_advise(p->err, QPLAN_ADVICE_UNQUANTIZED);
+}
+
 /* ---- The whole ---------------------------------------------------------------------------------
  */
 
@@ -303,6 +319,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
     find_missing(&p);
     if (proof->strict)
         compare_metadata(&p);
+    if (proof->strict && !proof->allow_unquantized)
+        find_quantized(&p);
     proof->holds = !p.failed;
     return proof->strict && p.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
 }

@@ -18,6 +18,7 @@ struct qp_proof {
     const struct qplan_checkpoint *file, *source;
     bool strict;              /* prove; else only compare what both files have */
     bool exact;               /* compute every byte of quantized tensors again */
+    bool allow_unquantized;   /* nothing quantized is no offence */
     struct qp_tested *tested; /* tensors of the file, in name order */
     size_t n_tested;
 

@@ -77,7 +77,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--exact --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--exact --allow-unquantized --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     dequantize)

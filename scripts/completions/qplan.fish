@@ -82,6 +82,7 @@ complete -c qplan -n '__fish_seen_subcommand_from inspect' -s q -l quiet -d 'no 
 complete -c qplan -n '__fish_seen_subcommand_from inspect' -s h -l help -d 'show this page'
 complete -c qplan -n __fish_use_subcommand -f -a verify -d 'prove a quantized file against its source'
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l exact -d 'compute every code again too, and compare byte for byte'
+complete -c qplan -n '__fish_seen_subcommand_from verify' -l allow-unquantized -d 'FILE may be a mere copy, with nothing quantized in it'
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l fail-if -x -d 'exit 1 if this is true too, as in \'sqnr_db<30\''
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l device -x -a 'auto cpu cuda opencl' -d 'where to compute; cuda:N and opencl:N name one of several devices, which \'qplan devices\' lists'
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l device-memory -x -d 'upper limit of the memory used on the device'

@@ -250,7 +250,7 @@ class Bench:
         if "--json" not in args:
             self.check(not result.out, f"{show(result.args)}: stdout is not empty")
         if verify:
-            self.accepted("verify", output, source, **how)
+            self.accepted("verify", "--allow-unquantized", output, source, **how)
         src, out = self.read(source), self.read(output)
         if src and out:
             self.kept_alike(src, out)

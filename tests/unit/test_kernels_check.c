@@ -4,6 +4,8 @@
  */
 #include "kernel_cases.h"
 
+#include "kernels/tiles/wide.h"
+
 /* ---- check ----------------------------------------------------------------------------------- */
 
 enum verdict { FITS, CLIPS, OFFENDS };
@@ -232,6 +234,11 @@ static void check_sums(const struct qp_source_kernels *row, size_t n, uint64_t *
     assert_true(is_near(found.e2, exact[0]) && is_near(found.x2, exact[1]));
     assert_true(is_near(found.y2, exact[2]));
     assert_false(found.within);
+    struct qp_wide_sums wide; /* the same bits in another form */
+    qp_wide_sums(&wide, row, src, y, n);
+    assert_true(ldexp(wide.e2.value, wide.e2.exponent) == expected.e2);
+    assert_true(ldexp(wide.x2.value, wide.x2.exponent) == expected.x2);
+    assert_true(ldexp(wide.y2.value, wide.y2.exponent) == expected.y2);
 }
 
 /* The place of the largest error is looked for only where it is larger than the floor. */

@@ -96,6 +96,28 @@ static void a_pattern_shows_the_numbers_of_its_worst_tensor(void **state)
     look_away(&l);
 }
 
+/* Zeros that decode to something else are the worst; zeros that stay zeros the best. */
+static void an_error_without_a_signal_is_listed_first(void **state)
+{
+    struct sample s[3] = {plain_sample,
+                          {.name = "b", .scale = {1, 1, 1, 1}},
+                          {.name = "c", .codes = {100}, .scale = {1, 1, 1, 1}}};
+    struct looked l;
+    (void)state;
+    s[0].name = "a";
+    write_native(in_folder(&folder, "q.safetensors"), s, COUNT(s));
+    write_source(in_folder(&folder, "s"), s, COUNT(s));
+    look(&l, in_folder(&folder, "q.safetensors"), in_folder(&folder, "s"), false, NULL);
+    struct text text = text_of(l.report, false);
+    const char *worst = strstr(text.data, "worst by sqnr_db:\n");
+    assert_non_null(worst);
+    const char *a = strstr(worst, "\n  a  "), *b = strstr(worst, "\n  b  ");
+    const char *c = strstr(worst, "\n  c  ");
+    assert_true(a && b && c && c < a && a < b);
+    text_free(&text);
+    look_away(&l);
+}
+
 static void what_is_not_proven_says_so(void **state)
 {
     struct sample samples[7];
@@ -300,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_that_differ_in_a_number_are_one_line),
         cmocka_unit_test(a_pattern_shows_the_numbers_of_its_worst_tensor),
+        cmocka_unit_test(an_error_without_a_signal_is_listed_first),
         cmocka_unit_test(what_is_not_proven_says_so),
         cmocka_unit_test(what_stayed_is_listed_with_reasons_and_sizes),
         cmocka_unit_test(kept_tensors_share_a_line_only_with_one_reason),

@@ -42,6 +42,21 @@ static void assert_offence(enum qplan_status status, const struct qplan_error *e
     assert_failure(status, QPLAN_ERR_PROOF, err, subject, words);
 }
 
+/* What verify says of a file that may be a mere copy. */
+static enum qplan_status verify_copy(struct qplan_error *err)
+{
+    struct qplan_checkpoint *file = open_checkpoint(file_path());
+    struct qplan_checkpoint *source = open_checkpoint(source_path());
+    const struct qplan_inspect_options options = {
+        .against = source, .prove = true, .allow_unquantized = true};
+    struct qplan_report *report = NULL;
+    enum qplan_status status = qplan_inspect(&report, file, &options, NULL, err);
+    qplan_report_free(report);
+    qplan_checkpoint_close(source);
+    qplan_checkpoint_close(file);
+    return status;
+}
+
 /* ---- Parameters ------------------------------------------------------------------------------ */
 
 static void a_right_file_is_proven(void **state)
@@ -192,7 +207,32 @@ static void metadata_must_be_that_of_the_source(void **state)
     }
     write_checkpoint(file_path(), "{\"format\":\"pt\",\"a\":\"\"}", &kept, 1);
     write_checkpoint(source_path(), "{\"a\":\"\",\"format\":\"np\",\"qplan.old\":\"x\"}", &kept, 1);
-    OK(verify_file(file_path(), source_path(), &err), &err);
+    OK(verify_copy(&err), &err);
+}
+
+static void a_mere_copy_is_proven_only_where_that_is_allowed(void **state)
+{
+    static const unsigned char other[4] = {1, 2, 3, 4};
+    struct tensor kept = {"k", "I32", 1, {1}, NULL, 4};
+    struct qplan_error err;
+    (void)state;
+    write_checkpoint(file_path(), NULL, &kept, 1);
+    write_checkpoint(source_path(), NULL, &kept, 1);
+    assert_offence(verify_file(file_path(), source_path(), &err), &err, "q",
+                   "nothing is quantized");
+    assert_int_equal(err.advice, QPLAN_ADVICE_UNQUANTIZED);
+    OK(verify_copy(&err), &err);
+    write_checkpoint(file_path(), NULL, &kept, 0); /* not even a tensor */
+    write_checkpoint(source_path(), NULL, &kept, 0);
+    assert_offence(verify_file(file_path(), source_path(), &err), &err, "q",
+                   "nothing is quantized");
+    OK(verify_copy(&err), &err);
+    write_checkpoint(file_path(), NULL, &kept, 1);
+    kept.data = other;
+    write_checkpoint(source_path(), NULL, &kept, 1);
+    assert_offence(verify_file(file_path(), source_path(), &err), &err, "'k'", "a kept tensor");
+    assert_int_equal(err.advice, QPLAN_ADVICE_NONE);
+    assert_offence(verify_copy(&err), &err, "'k'", "a kept tensor");
 }
 
 static void a_source_that_is_quantized_is_refused(void **state)
@@ -243,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_sidecar_does_not_stand_for_a_tensor_of_the_source),
         cmocka_unit_test(another_shape_or_dtype_is_an_offence),
         cmocka_unit_test(metadata_must_be_that_of_the_source),
+        cmocka_unit_test(a_mere_copy_is_proven_only_where_that_is_allowed),
         cmocka_unit_test(a_source_that_is_quantized_is_refused),
         cmocka_unit_test(inspect_refuses_a_source_that_does_not_fit),
     };
