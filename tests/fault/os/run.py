@@ -25,8 +25,10 @@ sys.dont_write_bytecode = True      # the source tree stays as it is
 import checkpoint
 import cases_environment    # noqa: F401: the cases fill the table
 import cases_kill           # noqa: F401
+import cases_power_cut      # noqa: F401
 import cases_read           # noqa: F401
 import cases_resources      # noqa: F401
+import cases_slow_disk      # noqa: F401
 import cases_streams        # noqa: F401
 import cases_target         # noqa: F401
 import cases_write          # noqa: F401
