@@ -9,12 +9,14 @@
 #include <sanitizer/allocator_interface.h>
 #include <sanitizer/msan_interface.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/stat.h>
 
 void *__real_malloc(size_t n);
-void *__real_realloc(void *block, size_t n);
+void __real_free(void *block);
 void *__real_aligned_alloc(size_t alignment, size_t n);
 void *__wrap_malloc(size_t n);
+void __wrap_free(void *block);
 void *__wrap_realloc(void *block, size_t n);
 void *__wrap_aligned_alloc(size_t alignment, size_t n);
 const char *__msan_default_options(void);
@@ -25,27 +27,41 @@ const char *__msan_default_options(void)
     return "poison_in_malloc=0:poison_in_free=0:allocator_may_return_null=1:exitcode=99";
 }
 
-static void *unwritten(void *block, size_t from, size_t n)
+static void *unwritten(void *block, size_t n)
 {
-    if (block && from < n)
-        __msan_poison((char *)block + from, n - from);
+    if (block)
+        __msan_poison(block, n);
     return block;
 }
 
 void *__wrap_malloc(size_t n)
 {
-    return unwritten(__real_malloc(n), 0, n);
+    return unwritten(__real_malloc(n), n);
 }
 
+/* A package may get the block next. */
+void __wrap_free(void *block)
+{
+    if (block)
+        __msan_unpoison(block, __sanitizer_get_allocated_size(block));
+    __real_free(block);
+}
+
+/* Always another block, so that the old one goes through free. */
 void *__wrap_realloc(void *block, size_t n)
 {
     size_t before = block ? __sanitizer_get_allocated_size(block) : 0;
-    return unwritten(__real_realloc(block, n), before, n);
+    void *moved = __wrap_malloc(n);
+    if (moved && before > 0)
+        memcpy(moved, block, before < n ? before : n);
+    if (moved)
+        __wrap_free(block);
+    return moved;
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t n)
 {
-    return unwritten(__real_aligned_alloc(alignment, n), 0, n);
+    return unwritten(__real_aligned_alloc(alignment, n), n);
 }
 
 #define FILLED_BY(name, parameters, arguments)                                                     \
