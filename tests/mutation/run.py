@@ -17,7 +17,9 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +28,8 @@ from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["formats", "lib/verify"]
-TEST_SECONDS = 180
+TEST_SECONDS = 300
+MEMORY_BYTES = 8 << 30
 # The judges, the quickest first: the first to fail ends the trial.
 UNITS = ("safetensors", "safetensors_faults", "safetensors_writer", "formats", "verify", "measure",
          "refused_memory", "plan", "plan_read", "report", "report_gates")
@@ -116,6 +119,21 @@ def all_mutants(options):
 
 # ---- Trials --------------------------------------------------------------------------------------
 
+def fails(command, env):
+    """Whether a test fails; one that does not end, or wants all memory, has noticed too."""
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          start_new_session=True, preexec_fn=limit_memory) as test:
+        try:
+            return test.wait(TEST_SECONDS) != 0
+        except subprocess.TimeoutExpired:
+            os.killpg(test.pid, signal.SIGKILL)
+            return True
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
 class Copy:
     """A copy of the tree with a build of its own."""
 
@@ -144,7 +162,7 @@ class Copy:
                   self.build / "qplan"]
         for name, command in (("a unit test", self.ctest(*self.targets[1:])), ("the corpus", corpus),
                               *((script, self.ctest(script)) for script in SCRIPTS)):
-            if subprocess.run(command, env=env, capture_output=True).returncode:
+            if fails(command, env):
                 return name
         return None
 
