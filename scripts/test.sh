@@ -153,7 +153,7 @@ run_sanitized() { # configuration, sanitizer, what chooses the tests
 if [ -n "$full" ] && [ -z "$fast" ]; then
     export QPLAN_TEST_LIMITS=off
     # Arithmetic takes minutes there and reads no files; the goldens go through it once.
-    run_sanitized msan memory -L '^(unit|golden|fuzz|fault|cli|slow)$' -LE '^static$' \
+    run_sanitized msan memory -L '^(unit|golden|fuzz|fault|cli|slow)$' -LE '^(static|gpu)$' \
         -E '^(unit-(kernels|op|disassembly|dtypes|params)|fault-corpus-slow)'
     run_sanitized tsan thread -R \
         '^(tsan-.*|unit-(pool|cut|calibrate|measure|verify|op_scatter|op_sums)|property-(quantize|small_tensors))$'
