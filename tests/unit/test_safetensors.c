@@ -363,6 +363,7 @@ static void other_bytes_are_not_taken_for_a_format(void **state)
         OTHER("\x80\2zq\0(X\5\0\0\0", "header too long"),
         OTHER("{x and no JSON", "header too long"),
         OTHER("(1, 2, 3, 4, 5)", "header too long"),
+        OTHER("\x1f\x8b\0\1\0\0\0\0{\"a\":", "header passes the end"),
         OTHER(" \t {", "file too short"),
         OTHER("\x80\2", "file too short"),
     };

@@ -128,11 +128,13 @@ static void layouts_that_cannot_be_are_refused(void **state)
     order[0] = &part;
     assert_int_equal(qp_st_layout(order, 1, &n, "out", &err), QPLAN_ERR_INVALID);
     assert_non_null(strstr(err.message, "'f'"));
-    static const uint64_t more_bits[] = {(uint64_t)1 << 62};
+    static const uint64_t more_bits[] = {(uint64_t)1 << 62, 4};
     struct qplan_entry wide = entry_of("w", QPLAN_STORAGE_F64, more_bits, 1);
     order[0] = &wide;
     assert_int_equal(qp_st_layout(order, 1, &n, "out", &err), QPLAN_ERR_INVALID);
     assert_non_null(strstr(err.message, "'w'"));
+    wide.rank = 2; /* and now the product of the shape overflows too */
+    assert_int_equal(qp_st_layout(order, 1, &n, "out", &err), QPLAN_ERR_INVALID);
     struct qplan_entry big[16];
     for (size_t i = 0; i < COUNT(big); i++) {
         big[i] = entry_of(&"abcdefghijklmnop"[i], QPLAN_STORAGE_I8, huge, 1);
