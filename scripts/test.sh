@@ -6,7 +6,8 @@
 #   scripts/test.sh --device cuda|opencl
 #
 #   --fast     the first configuration only
-#   --full     also the tests labelled slow, and five minutes of fuzzing per target, not 30 seconds
+#   --full     also the tests labelled slow (an hour of soak and one of mutants among them), three
+#              more configurations, and five minutes of fuzzing per target, not 30 seconds: hours
 #   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops gpu docs
 #              static slow
 #   --oracle   only the comparison with PyTorch, which it installs into build/oracle-venv: about 1 GB
@@ -17,6 +18,10 @@
 #   test    gcc, warnings are errors: every test, with the static checks
 #   asan    clang with ASan, UBSan and libFuzzer: every test that is not static
 #   clang   clang, warnings are errors: unit, property and golden tests
+# and with --full:
+#   msan      clang with MSan: readers, bad files, corpora of the fuzz targets, goldens, commands
+#   tsan      clang with TSan: whatever works with several threads
+#   coverage  gcc with counters: the suite, then lines and branches against the bar
 set -eu
 
 script=$(readlink -f -- "$0")
@@ -24,6 +29,7 @@ cd "${script%/scripts/*}"
 
 label=""
 fast=""
+full=""
 fuzz_seconds=30
 timeout=900
 skip="slow"
@@ -36,7 +42,8 @@ while [ $# -gt 0 ]; do
         skip="none"
         fuzz_seconds=300
         timeout=3600
-        export QPLAN_TEST_FULL=1
+        full=1
+        export QPLAN_TEST_FULL=1 QPLAN_SOAK_SECONDS=${QPLAN_SOAK_SECONDS:-3600}
         ;;
     --oracle)
         oracle=oracle
@@ -84,7 +91,7 @@ summary=""
 
 note() { # configuration, what happened
     summary="$summary
-  $(printf '%-6s' "$1") $2"
+  $(printf '%-8s' "$1") $2"
 }
 
 # Builds one configuration and runs its tests. Further arguments choose the tests.
@@ -105,6 +112,7 @@ run() {
     fi
     echo "==== $name: test"
     status=0
+    [ -n "$label" ] || set -- "$@" --no-tests=error
     ctest --test-dir "$dir" -j 2 --output-on-failure --timeout $timeout -O "$dir/ctest.log" \
         ${label:+-L "^$label\$"} "$@" || status=$?
     result=$(grep -E 'tests passed|No tests were found' "$dir/ctest.log" || echo "no result")
@@ -124,6 +132,34 @@ if [ -z "$fast" ]; then
     run asan -LE "^($skip|static|oracle)\$"
     unset QPLAN_TEST_LIMITS ASAN_OPTIONS UBSAN_OPTIONS
     run clang -L '^(unit|property|golden)$' -LE "^($skip|static)\$"
+fi
+
+# Whether clang can make and run a program with this sanitizer here.
+can_sanitize() {
+    mkdir -p build && echo 'int main(void) { return 0; }' |
+        clang -fsanitize="$1" -x c - -o build/sanitized 2>/dev/null && build/sanitized
+}
+
+run_sanitized() { # configuration, sanitizer, what chooses the tests
+    configuration=$1 sanitizer=$2
+    shift 2
+    if can_sanitize "$sanitizer"; then
+        run "$configuration" "$@"
+    else
+        note "$configuration" "skipped: clang -fsanitize=$sanitizer does not work here"
+    fi
+}
+
+if [ -n "$full" ] && [ -z "$fast" ]; then
+    export QPLAN_TEST_LIMITS=off
+    # Arithmetic takes minutes there and reads no files; the goldens go through it once.
+    run_sanitized msan memory -L '^(unit|golden|fuzz|fault|cli|slow)$' -LE '^(static|gpu)$' \
+        -E '^(unit-(kernels|op|disassembly|dtypes|params)|fault-corpus-slow)'
+    run_sanitized tsan thread -R \
+        '^(tsan-.*|unit-(pool|cut|calibrate|measure|verify|op_scatter|op_sums)|property-(quantize|small_tensors))$'
+    unset QPLAN_TEST_LIMITS
+    # What compiles or disassembles sees the counters.
+    run coverage -LE '^(slow|static|docs|oracle)$' -E '^(cli-install|unit-disassembly)'
 fi
 
 echo "==== summary$summary"

@@ -49,8 +49,9 @@ struct qp_st_name qp_st_pair_name(const void *pair);
 bool qp_st_ascending(const void *records, size_t n, size_t size, qp_st_name_fn name_of);
 
 /*
- * Sorts n records of size bytes by name; equal names keep their order. As with realloc, the result
- * takes the place of the block; NULL means that memory was refused and the block is as it was.
+ * Sorts n records of size bytes, at least one, by name; equal names keep their order. As with
+ * realloc, the result takes the place of the block; NULL means that memory was refused and the
+ * block is as it was.
  */
 void *qp_st_sort(void *records, size_t n, size_t size, qp_st_name_fn name_of);
 

@@ -26,10 +26,11 @@ static bool is_before(const struct item *x, const struct item *y)
     return x->key != y->key ? x->key < y->key : qp_compare_text(x->text, x->n, y->text, y->n) < 0;
 }
 
+/* Of the first `most` bytes of a, how many b begins with. */
 static size_t common_length(const struct item *a, const struct item *b, size_t most)
 {
     size_t n = 0;
-    while (n < most && n < a->n && n < b->n && a->text[n] == b->text[n])
+    while (n < most && n < b->n && a->text[n] == b->text[n])
         n++;
     return n;
 }
@@ -71,7 +72,7 @@ static void merge(const struct item *items, size_t n_first, size_t n, struct ite
  */
 static struct item *sort_items(struct item *items, struct item *spare, size_t n)
 {
-    size_t common = n ? items[0].n : 0, n_runs = 2;
+    size_t common = items[0].n, n_runs = 2;
     for (size_t i = 1; i < n; i++)
         common = common_length(&items[0], &items[i], common);
     for (size_t i = 0; i < n; i++)

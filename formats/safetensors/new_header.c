@@ -76,9 +76,11 @@ static bool place(struct qplan_entry *entry, uint64_t begin)
 {
     uint64_t n_elems, n_bytes;
     entry->begin = begin;
-    return qp_shape_elements(entry->shape, entry->rank, &n_elems) &&
-           qp_storage_bytes(entry->storage, n_elems, &n_bytes) &&
-           qp_add_u64(begin, n_bytes, &entry->end) && entry->end <= INT64_MAX;
+    if (!qp_shape_elements(entry->shape, entry->rank, &n_elems) ||
+        !qp_storage_bytes(entry->storage, n_elems, &n_bytes))
+        return false;
+    entry->end = begin + n_bytes; /* below 2^63 and 2^61 */
+    return entry->end <= INT64_MAX;
 }
 
 /* Gives all their begin and end, in the order that they are in. */

@@ -45,7 +45,7 @@ static enum qplan_status too_long(const struct qp_st *st, uint64_t n, struct qpl
                      "header too long: expected at most %u bytes, found a length of %" PRIu64,
                      QP_ST_MAX_HEADER, n);
     uint64_t swapped = __builtin_bswap64(n);
-    if (swapped > 0 && swapped < st->file.size)
+    if (swapped < st->file.size)
         qp_hint(err,
                 "the length was written in big-endian byte order (%" PRIu64
                 "): the writer of this file is wrong",

@@ -128,7 +128,8 @@ static bool put_plain(struct qp_writer *w, const char *text, size_t n)
         return false;
     char *to = w->data + w->n;
     to[0] = '"';
-    memcpy(to + 1, text, n);
+    if (n > 0) /* of a writer that has no memory the text is NULL */
+        memcpy(to + 1, text, n);
     to[n + 1] = '"';
     w->n += n + 2;
     return true;

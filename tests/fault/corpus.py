@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The bad-input corpus: every row of parts A, B, C, D, F and Q of the fault table, run against qplan.
 
-    corpus.py --qplan build/qplan [--only 'B14*'] [--slow] [--jobs N] [--keep DIR] [--list]
+    corpus.py --qplan build/qplan [--only 'B14*'] [--slow] [--quick] [--jobs N] [--keep DIR] [--list]
 
 The inputs are made on the fly in a temporary folder (large ones as sparse files), the expectations
 stand beside them in the rows_*.py files, the arithmetic is in model.py.  Prints a line for each
@@ -36,6 +36,7 @@ def arguments():
     parser.add_argument("--qplan", help="the program under test")
     parser.add_argument("--only", metavar="ID-GLOB", help="only the cases whose id matches")
     parser.add_argument("--slow", action="store_true", help="also the slow cases")
+    parser.add_argument("--quick", action="store_true", help="without the dear cases")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at a time")
     parser.add_argument("--keep", metavar="DIR", help="make the files there and keep them")
     parser.add_argument("--list", action="store_true", help="print the ids and stop")
@@ -49,7 +50,8 @@ def chosen(options):
     """Indices into the table, the dearest first.  A slow case asked for by its full id runs."""
     picked = [i for i, c in enumerate(CASES)
               if fnmatch.fnmatchcase(c.id, options.only or "*") and
-              (options.slow or not c.slow or c.id == options.only)]
+              (options.slow or not c.slow or c.id == options.only) and
+              not (options.quick and c.cost)]
     return sorted(picked, key=lambda i: -CASES[i].cost)
 
 

@@ -335,7 +335,9 @@ static void other_formats_are_recognised(void **state)
               "Git LFS pointer, not the file: run git lfs pull"),
         OTHER("<!DOCTYPE html><html>", "HTML"),
         OTHER("\r\n  <HTML lang=en>", "HTML"),
+        OTHER("\n<?xml version=\"1.0\"?>", "HTML"),
         OTHER("{\"error\":\"not found\"}", "looks like JSON text"),
+        OTHER("[{\"error\": 404}]", "looks like JSON text"),
         OTHER("{\n  \"error\": 404}", "looks like JSON text"),
         OTHER("GGUF\3\0\0\0\1\0\0\0", "GGUF"),
         OTHER("GGUF", "GGUF"),
@@ -351,6 +353,29 @@ static void other_formats_are_recognised(void **state)
         assert_int_equal(open_bytes(&st, rows[i].bytes, rows[i].n, &err), QPLAN_ERR_INVALID);
         assert_non_null(strstr(err.message, rows[i].part));
         assert_true(err.hint[0] != '\0');
+    }
+}
+
+/* Nearly one of them: then the length that cannot be is all that is said. */
+static void other_bytes_are_not_taken_for_a_format(void **state)
+{
+    (void)state;
+    static const struct other rows[] = {
+        OTHER("\x80\1}q\0(X\5\0\0\0", "header too long"),
+        OTHER("\x80\6}q\0(X\5\0\0\0", "header too long"),
+        OTHER("\x80\2zq\0(X\5\0\0\0", "header too long"),
+        OTHER("{x and no JSON", "header too long"),
+        OTHER("(1, 2, 3, 4, 5)", "header too long"),
+        OTHER("\x1f\x8b\0\1\0\0\0\0{\"a\":", "header passes the end"),
+        OTHER(" \t {", "file too short"),
+        OTHER("\x80\2", "file too short"),
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct qp_st st;
+        struct qplan_error err;
+        assert_int_equal(open_bytes(&st, rows[i].bytes, rows[i].n, &err), QPLAN_ERR_INVALID);
+        if (!strstr(err.message, rows[i].part))
+            fail_msg("row %zu: %s", i, err.message);
     }
 }
 
@@ -425,6 +450,7 @@ int main(void)
         cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(framing_is_checked),
         cmocka_unit_test(other_formats_are_recognised),
+        cmocka_unit_test(other_bytes_are_not_taken_for_a_format),
         cmocka_unit_test(gzip_is_recognised_in_a_large_file),
         cmocka_unit_test(a_missing_file_is_an_io_error),
         cmocka_unit_test(many_names_are_sorted),

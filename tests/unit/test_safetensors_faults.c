@@ -52,6 +52,14 @@ static const struct fault faults[] = {
     {"{}{}", 0, NULL, 10, "not valid JSON"},
     {"{\"t\":[[[[[[[[1]]]]]]]]}", 0, NULL, 20, "nested too deep: expected depth 8"},
     {"{\"t\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{}}}}}}}}}", 0, NULL, 48, "too deep"},
+    /* cut short where a value is due */
+    {"{\"__metadata__\":", 0, NULL, 24, "not valid JSON"},
+    {"{\"__metadata__\":{", 0, NULL, 25, "not valid JSON"},
+    {"{\"t\":", 0, NULL, 13, "not valid JSON"},
+    {"{\"t\":{\"dtype\":", 0, NULL, 22, "not valid JSON"},
+    {"{\"t\":{\"shape\":", 0, NULL, 22, "not valid JSON"},
+    {"{\"t\":{\"shape\":[1,", 0, NULL, 25, "not valid JSON"},
+    {"{\"t\":{\"other\":", 0, NULL, 22, "not valid JSON"},
     /* tensors and their fields */
     {"{\"t\":[1]}", 0, "'t'", 13, "not a tensor: expected an object, found an array"},
     {"{\"t\":null}", 0, "'t'", 13, "expected an object, found null"},
@@ -126,6 +134,8 @@ static const struct fault faults[] = {
      "overlaps 'a'"},
     {"{" T("a", "U8", "8", "0,8") "," T("b", "I8", "8", "0,8") "}", 8, "'b'", AT_DATA,
      "same range as 'a'"},
+    {"{" T("b", "U8", "8", "0,8") "," T("a", "U8", "4", "0,4") "}", 8, "'b'", AT_DATA,
+     "overlaps 'a': expected its data behind offset 4, found [0,8]"},
     {"{" T("a", "U8", "8", "0,8") "," T("z", "U8", "0", "4,4") "}", 8, "'z'", AT_DATA + 4,
      "overlaps 'a'"},
     {"{" T("t", "U8", "4", "4,8") "}", 8, "'t'", AT_DATA,
@@ -146,6 +156,7 @@ static const struct fault faults[] = {
     {"{" T("t", "F32", "0,9223372036854775807,9", "0,0") "}", 0, "'t'", 9, "overflow"},
     {"{" T("t", "F32", "9223372036854775807,9,0", "0,0") "}", 0, "'t'", 9, "overflow"},
     {"{" T("t", "U8", "1152921504606846977", "0,1") "}", 1, "'t'", 9, "overflow"},
+    {"{" T("t", "F64", "4611686018427387904", "0,1") "}", 1, "'t'", 9, "overflow"},
 };
 
 static uint64_t place_of(const struct fault *fault)
@@ -185,9 +196,22 @@ static void tied_weights_get_a_hint(void **state)
     assert_non_null(strstr(err.hint, "tie"));
 }
 
+static void shapes_are_compared(void **state)
+{
+    static const uint64_t a[] = {2, 3}, b[] = {2, 3}, c[] = {2, 4};
+    (void)state;
+    assert_true(qp_same_shape(a, 2, a, 2));
+    assert_true(qp_same_shape(a, 2, b, 2));
+    assert_true(qp_same_shape(a, 0, c, 0));
+    assert_true(qp_same_shape(a, 1, c, 1));
+    assert_false(qp_same_shape(a, 2, c, 2));
+    assert_false(qp_same_shape(a, 2, b, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_are_compared),
         cmocka_unit_test(faults_name_tensor_and_byte),
         cmocka_unit_test(tied_weights_get_a_hint),
     };

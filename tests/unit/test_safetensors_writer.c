@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/safetensors/safetensors.h"
 
@@ -127,6 +128,13 @@ static void layouts_that_cannot_be_are_refused(void **state)
     order[0] = &part;
     assert_int_equal(qp_st_layout(order, 1, &n, "out", &err), QPLAN_ERR_INVALID);
     assert_non_null(strstr(err.message, "'f'"));
+    static const uint64_t more_bits[] = {(uint64_t)1 << 62, 4};
+    struct qplan_entry wide = entry_of("w", QPLAN_STORAGE_F64, more_bits, 1);
+    order[0] = &wide;
+    assert_int_equal(qp_st_layout(order, 1, &n, "out", &err), QPLAN_ERR_INVALID);
+    assert_non_null(strstr(err.message, "'w'"));
+    wide.rank = 2; /* and now the product of the shape overflows too */
+    assert_int_equal(qp_st_layout(order, 1, &n, "out", &err), QPLAN_ERR_INVALID);
     struct qplan_entry big[16];
     for (size_t i = 0; i < COUNT(big); i++) {
         big[i] = entry_of(&"abcdefghijklmnop"[i], QPLAN_STORAGE_I8, huge, 1);
@@ -251,6 +259,33 @@ static void written_headers_read_back(void **state)
     }
 }
 
+/* A file whose header is not the one written: longer, or other in its length or its text. */
+static void a_header_that_changed_is_noticed(void **state)
+{
+    static const char file[] = "\3\0\0\0\0\0\0\0{} ";
+    static const char *const written[] = {"\2\0\0\0\0\0\0\0{}", "\4\0\0\0\0\0\0\0{} ",
+                                          "\3\0\0\0\0\0\0\0 {}"};
+    static const size_t n_written[] = {10, 11, 11};
+    char path[] = "/tmp/qplan-unit-XXXXXX";
+    int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0 && unlink(path) == 0);
+    assert_int_equal(write(fd, file, sizeof file - 1), sizeof file - 1);
+    for (size_t i = 0; i < COUNT(written); i++) {
+        struct qp_st_new new = {.header = (char *)(uintptr_t)written[i],
+                                .header_bytes = n_written[i]};
+        struct qp_st st;
+        struct qplan_error err;
+        assert_int_equal(qp_st_open_fd(&st, fd, "out", &new, &err), QPLAN_ERR_IO);
+        assert_non_null(strstr(err.message, "not the one written"));
+    }
+    struct qp_st_new same = {.header = (char *)(uintptr_t)file, .header_bytes = sizeof file - 1};
+    struct qp_st st;
+    assert_int_equal(qp_st_open_fd(&st, fd, "out", &same, NULL), QPLAN_OK);
+    qp_st_close(&st);
+    (void)close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +294,7 @@ int main(void)
         cmocka_unit_test(layouts_that_cannot_be_are_refused),
         cmocka_unit_test(the_header_that_is_written_has_a_limit),
         cmocka_unit_test(written_headers_read_back),
+        cmocka_unit_test(a_header_that_changed_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

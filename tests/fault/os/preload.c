@@ -17,12 +17,23 @@
  *            short         from the n-th on, reads and writes do half of what is asked
  *            one-byte      the same, with one byte
  *            zero          the same, with none
+ *            every         the n-th call fails, and every n-th behind it
+ *            slow          from the n-th on, reads and writes move one byte in a microsecond
+ *            late          from the n-th on, a call begins a second later
  *            full          from the n-th on, fstatvfs sees one free block
  *            jump          from the n-th on, the clock is wrong, each time by another hour
  *            KILL, STOP, INT, TERM, HUP   the n-th call raises this signal before it is made
  *
  * QPLAN_FAULT_COUNT=FILE: at its end the program writes there how many calls each rule has seen,
  * one line for each rule.
+ *
+ * QPLAN_FAULT_LOG=FILE: calls that succeed and that change files or their names are written there,
+ * a line for each, and behind the line of a write its bytes:
+ *   make FD PATH           a new file, without a name if PATH is a folder
+ *   write FD OFFSET N      OFFSET is -1 where the file's own position counts
+ *   fsync FD               written before the call: what stands above it is what it covers
+ *   close FD
+ *   link FROM TO, rename FROM TO, unlink NAME
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,11 +43,13 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,7 +78,7 @@ static const char *const call_names[N_CALLS] = {
     "linkat", "renameat", "unlinkat", "fstat", "fstatvfs", "pthread_create", "malloc", "clock"};
 
 /* What a rule does to a call that it strikes. */
-enum effect { NONE, FAIL, FAIL_EVERY_OTHER, HALF, ONE, ZERO, FULL, JUMP };
+enum effect { NONE, FAIL, FAIL_EVERY_OTHER, FAIL_EVERY_N, HALF, ONE, ZERO, SLOW, LATE, FULL, JUMP };
 
 static const struct mode {
     const char *name;
@@ -75,9 +88,12 @@ static const struct mode {
 } modes[] = {{"once", FAIL, false, 0},
              {"forever", FAIL, true, 0},
              {"eintr", FAIL_EVERY_OTHER, true, 0},
+             {"every", FAIL_EVERY_N, true, 0},
              {"short", HALF, true, 0},
              {"one-byte", ONE, true, 0},
              {"zero", ZERO, true, 0},
+             {"slow", SLOW, true, 0},
+             {"late", LATE, true, 0},
              {"full", FULL, true, 0},
              {"jump", JUMP, true, 0},
              {"KILL", NONE, false, SIGKILL},
@@ -96,6 +112,7 @@ static struct rule {
 } rules[16];
 
 static size_t n_rules; /* 0 until all are read: nothing is struck before */
+static int log_fd = -1;
 
 /* ---- Reading the rules ------------------------------------------------------------------------*/
 
@@ -165,10 +182,13 @@ __attribute__((constructor)) static void read_rules(void)
 {
     static char text[4096];
     const char *given = getenv("QPLAN_FAULT");
+    const char *log = getenv("QPLAN_FAULT_LOG");
     char *rest;
     size_t n = 0;
     if (!given)
         return;
+    if (log)
+        log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if ((size_t)snprintf(text, sizeof text, "%s", given) >= sizeof text)
         refuse("too long", given);
     for (char *r = strtok_r(text, ";", &rest); r; r = strtok_r(NULL, ";", &rest)) {
@@ -211,7 +231,11 @@ static enum effect apply(const struct rule *rule, unsigned long seen)
         return NONE;
     if (rule->mode->signal)
         (void)raise(rule->mode->signal);
+    if (rule->mode->effect == LATE)
+        (void)sleep(1);
     errno = rule->errnum;
+    if (rule->mode->effect == FAIL_EVERY_N)
+        return seen % rule->n == 0 ? FAIL : NONE;
     if (rule->mode->effect != FAIL_EVERY_OTHER)
         return rule->mode->effect;
     errno = EINTR;
@@ -242,10 +266,54 @@ static bool fails(enum call call, int fd, const char *path)
     return strike(call, fd, path) == FAIL;
 }
 
+/* How much of n bytes a read or write is to move. */
 static size_t shortened(enum effect effect, size_t n)
 {
+    if (effect == SLOW)
+        (void)usleep((useconds_t)n);
     size_t most = effect == HALF ? n / 2 + n % 2 : effect == ONE ? 1 : effect == ZERO ? 0 : n;
     return most < n ? most : n;
+}
+
+/* ---- The log ----------------------------------------------------------------------------------*/
+
+/* One line and n bytes, by one call, so that those of several threads are not mixed. */
+__attribute__((format(printf, 3, 4))) static void record(const void *bytes, size_t n,
+                                                         const char *format, ...)
+{
+    char line[4096];
+    int errnum = errno;
+    va_list args;
+    if (log_fd < 0)
+        return;
+    va_start(args, format);
+    int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    struct iovec parts[] = {{line, (size_t)length}, {(void *)(uintptr_t)bytes, n}};
+    if (writev(log_fd, parts, 2) != (ssize_t)((size_t)length + n))
+        refuse("the log cannot be written", line);
+    errno = errnum;
+}
+
+static int named(int result, const char *call, const char *from, const char *to)
+{
+    if (result == 0)
+        record(NULL, 0, "%s %s %s\n", call, from, to);
+    return result;
+}
+
+static int opened(int fd, const char *path, int flags)
+{
+    if (fd >= 0 && (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE))
+        record(NULL, 0, "make %d %s\n", fd, path);
+    return fd;
+}
+
+static ssize_t written(ssize_t put, int fd, const void *bytes, long long off)
+{
+    if (put > 0)
+        record(bytes, (size_t)put, "write %d %lld %zd\n", fd, off, put);
+    return put;
 }
 
 /* ---- The calls --------------------------------------------------------------------------------*/
@@ -265,7 +333,9 @@ static enum call kind_of_open(int flags)
         va_start(args, flags);                                                                     \
         mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;                    \
         va_end(args);                                                                              \
-        return fails(kind_of_open(flags), -1, path) ? -1 : REAL(name)(path, flags, mode);          \
+        if (fails(kind_of_open(flags), -1, path))                                                  \
+            return -1;                                                                             \
+        return opened(REAL(name)(path, flags, mode), path, flags);                                 \
     }
 OPEN_CALL(open)
 OPEN_CALL(open64)
@@ -277,21 +347,32 @@ OPEN_CALL(open64)
         va_start(args, flags);                                                                     \
         mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;                    \
         va_end(args);                                                                              \
-        return fails(kind_of_open(flags), -1, path) ? -1 : REAL(name)(folder, path, flags, mode);  \
+        if (fails(kind_of_open(flags), -1, path))                                                  \
+            return -1;                                                                             \
+        return opened(REAL(name)(folder, path, flags, mode), path, flags);                         \
     }
 OPENAT_CALL(openat)
 OPENAT_CALL(openat64)
 
-#define TRANSFER_CALL(call, name, pointer, off_type)                                               \
-    ssize_t name(int fd, pointer bytes, size_t n, off_type off)                                    \
+#define PREAD_CALL(name, off_type)                                                                 \
+    ssize_t name(int fd, void *bytes, size_t n, off_type off)                                      \
     {                                                                                              \
-        enum effect effect = strike(call, fd, NULL);                                               \
+        enum effect effect = strike(PREAD, fd, NULL);                                              \
         return effect == FAIL ? -1 : REAL(name)(fd, bytes, shortened(effect, n), off);             \
     }
-TRANSFER_CALL(PREAD, pread, void *, off_t)
-TRANSFER_CALL(PREAD, pread64, void *, off64_t)
-TRANSFER_CALL(PWRITE, pwrite, const void *, off_t)
-TRANSFER_CALL(PWRITE, pwrite64, const void *, off64_t)
+PREAD_CALL(pread, off_t)
+PREAD_CALL(pread64, off64_t)
+
+#define PWRITE_CALL(name, off_type)                                                                \
+    ssize_t name(int fd, const void *bytes, size_t n, off_type off)                                \
+    {                                                                                              \
+        enum effect effect = strike(PWRITE, fd, NULL);                                             \
+        if (effect == FAIL)                                                                        \
+            return -1;                                                                             \
+        return written(REAL(name)(fd, bytes, shortened(effect, n), off), fd, bytes, off);          \
+    }
+PWRITE_CALL(pwrite, off_t)
+PWRITE_CALL(pwrite64, off64_t)
 
 ssize_t read(int fd, void *bytes, size_t n)
 {
@@ -302,17 +383,23 @@ ssize_t read(int fd, void *bytes, size_t n)
 ssize_t write(int fd, const void *bytes, size_t n)
 {
     enum effect effect = strike(WRITE, fd, NULL);
-    return effect == FAIL ? -1 : REAL(write)(fd, bytes, shortened(effect, n));
+    if (effect == FAIL)
+        return -1;
+    return written(REAL(write)(fd, bytes, shortened(effect, n)), fd, bytes, -1);
 }
 
 int fsync(int fd)
 {
-    return fails(FSYNC, fd, NULL) ? -1 : REAL(fsync)(fd);
+    if (fails(FSYNC, fd, NULL))
+        return -1;
+    record(NULL, 0, "fsync %d\n", fd);
+    return REAL(fsync)(fd);
 }
 
 int close(int fd)
 {
     bool failed = fails(CLOSE, fd, NULL);
+    record(NULL, 0, "close %d\n", fd);
     int errnum = errno, result = REAL(close)(fd); /* the descriptor is gone even so */
     errno = failed ? errnum : errno;
     return failed ? -1 : result;
@@ -320,37 +407,47 @@ int close(int fd)
 
 int link(const char *from, const char *to)
 {
-    return fails(LINK, -1, to) ? -1 : REAL(link)(from, to);
+    return fails(LINK, -1, to) ? -1 : named(REAL(link)(from, to), "link", from, to);
 }
 
 int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags)
 {
-    return fails(LINK, -1, to) ? -1 : REAL(linkat)(from_folder, from, to_folder, to, flags);
+    if (fails(LINK, -1, to))
+        return -1;
+    char number[32]; /* an empty path stands for the descriptor */
+    (void)snprintf(number, sizeof number, "/proc/self/fd/%d", from_folder);
+    return named(REAL(linkat)(from_folder, from, to_folder, to, flags), "link",
+                 *from ? from : number, to);
 }
 
 int rename(const char *from, const char *to)
 {
-    return fails(RENAME, -1, to) ? -1 : REAL(rename)(from, to);
+    return fails(RENAME, -1, to) ? -1 : named(REAL(rename)(from, to), "rename", from, to);
 }
 
 int renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
-    return fails(RENAME, -1, to) ? -1 : REAL(renameat)(from_folder, from, to_folder, to);
+    if (fails(RENAME, -1, to))
+        return -1;
+    return named(REAL(renameat)(from_folder, from, to_folder, to), "rename", from, to);
 }
 
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
-    return fails(RENAME, -1, to) ? -1 : REAL(renameat2)(from_folder, from, to_folder, to, flags);
+    if (fails(RENAME, -1, to))
+        return -1;
+    return named(REAL(renameat2)(from_folder, from, to_folder, to, flags), "rename", from, to);
 }
 
 int unlink(const char *path)
 {
-    return fails(UNLINK, -1, path) ? -1 : REAL(unlink)(path);
+    return fails(UNLINK, -1, path) ? -1 : named(REAL(unlink)(path), "unlink", path, "");
 }
 
 int unlinkat(int folder, const char *path, int flags)
 {
-    return fails(UNLINK, -1, path) ? -1 : REAL(unlinkat)(folder, path, flags);
+    return fails(UNLINK, -1, path) ? -1
+                                   : named(REAL(unlinkat)(folder, path, flags), "unlink", path, "");
 }
 
 #define FSTAT_CALL(name, type)                                                                     \

@@ -25,8 +25,10 @@ sys.dont_write_bytecode = True      # the source tree stays as it is
 import checkpoint
 import cases_environment    # noqa: F401: the cases fill the table
 import cases_kill           # noqa: F401
+import cases_power_cut      # noqa: F401
 import cases_read           # noqa: F401
 import cases_resources      # noqa: F401
+import cases_slow_disk      # noqa: F401
 import cases_streams        # noqa: F401
 import cases_target         # noqa: F401
 import cases_write          # noqa: F401
@@ -42,6 +44,7 @@ def arguments():
     parser.add_argument("--qplan", help="the program under test")
     parser.add_argument("--preload", help="the library made of preload.c")
     parser.add_argument("--only", metavar="GLOB", default="*", help="only cases whose id matches")
+    parser.add_argument("--without", metavar="GLOB", default="", help="no case whose id matches")
     parser.add_argument("--full", action="store_true", help="also the slow cases, more kills")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at a time")
     parser.add_argument("--list", action="store_true", help="print the ids and stop")
@@ -54,6 +57,7 @@ def arguments():
 def chosen(options):
     """Indices into the table, the dearest first. A full case asked for by its whole id runs."""
     picked = [i for i, c in enumerate(CASES) if fnmatch.fnmatchcase(c.id, options.only) and
+              not fnmatch.fnmatchcase(c.id, options.without) and
               (options.full or not c.full or c.id == options.only)]
     return sorted(picked, key=lambda i: -CASES[i].cost)
 
