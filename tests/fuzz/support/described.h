@@ -9,7 +9,7 @@
  *                                           its record, and a, a_scale and a_zero_point as a reader
  *                                           wants them; without the last word no zero points
  *     source a F32 2x3 0000803f             a tensor of the source, in place of the one that fits
- *     lack a                                a tensor that the source has not
+ *     lack a                                a tensor or key that the source has not
  *     hint k v                              a pair of __metadata__ of the source alone
  *     nudge 00ff                            how far the values of the source are from decoded ones
  *     as f16                                the dtype of dequantize

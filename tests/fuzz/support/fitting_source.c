@@ -45,14 +45,20 @@ static void decode(const struct source *s, const struct qp_tensor *tensor, struc
     }
 }
 
-static bool is_lacking(const struct source *s, const struct qp_tensor *tensor)
+/* Names are compared up to a NUL, so that "k" stands for "k\\u0000evil" too. */
+static bool is_lacking(const struct source *s, const char *name)
 {
     for (size_t i = 0; i < s->d->lacks.n; i++) {
-        if (strcmp(s->d->lacks.items[i].key, tensor->name) == 0)
+        if (strcmp(s->d->lacks.items[i].key, name) == 0)
             return true;
     }
+    return false;
+}
+
+static bool is_replaced(const struct source *s, const char *name)
+{
     for (size_t i = 0; i < s->d->sources.n; i++) {
-        if (strcmp(s->d->sources.items[i].name, tensor->name) == 0)
+        if (strcmp(s->d->sources.items[i].name, name) == 0)
             return true;
     }
     return false;
@@ -99,7 +105,7 @@ static bool add_tensors(struct source *s)
     uint64_t n_bytes = 0;
     for (size_t i = 0; i < s->file->n_tensors && s->n < MOST_LINES; i++) {
         const struct qp_tensor *tensor = &s->file->tensors[i];
-        if (is_lacking(s, tensor))
+        if (is_lacking(s, tensor->name) || is_replaced(s, tensor->name))
             continue;
         add_fitting(s, tensor);
         n_bytes += s->data[s->n - 1].n;
@@ -121,7 +127,8 @@ static void add_pairs(struct source *s)
     const struct qp_st *st = &s->file->source.files[0];
     for (size_t i = 0; i < st->n_metadata && s->n_pairs < MOST_LINES; i++) {
         const struct qp_st_pair *pair = &st->metadata[i];
-        if (pair->key_len < 6 || memcmp(pair->key, "qplan.", 6) != 0)
+        const bool is_own = pair->key_len >= 6 && memcmp(pair->key, "qplan.", 6) == 0;
+        if (!is_own && !is_lacking(s, pair->key))
             s->pairs[s->n_pairs++] = *pair;
     }
     for (size_t i = 0; i < s->d->hints.n; i++) {
