@@ -4,18 +4,8 @@
 #include "fuzz_files.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-void promise(bool holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "violated: %s\n", what);
-        abort();
-    }
-}
 
 /* ---- Bytes ------------------------------------------------------------------------------------
  */

@@ -8,9 +8,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /* Ends the process with a message if a promise does not hold. */
-void promise(bool holds, const char *what);
+static inline void promise(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "violated: %s\n", what);
+        abort();
+    }
+}
 
 /* Bytes that grow; all zero is empty, and free(data) releases them. */
 struct bytes {

@@ -30,7 +30,7 @@ double plain_get(const struct plain_float *form, const void *values, uint64_t i)
         bits = bits << 8 | at[k];
     const uint64_t mantissa = bits & (((uint64_t)1 << form->mantissa_bits) - 1);
     const int exponent = (int)(bits >> form->mantissa_bits & ((1u << form->exponent_bits) - 1));
-    const double sign = bits >> (8 * form->n_bytes - 1) ? -1 : 1;
+    const double sign = bits >> (form->exponent_bits + form->mantissa_bits) ? -1 : 1;
     if (exponent == (1 << form->exponent_bits) - 1)
         return mantissa ? (double)NAN : sign * (double)INFINITY;
     const uint64_t one = exponent ? (uint64_t)1 << form->mantissa_bits : 0;
@@ -52,7 +52,8 @@ double plain_round(const struct plain_float *form, double x)
 
 static uint64_t bits_of(const struct plain_float *form, double x)
 {
-    const uint64_t sign = (uint64_t)(signbit(x) != 0) << (8 * form->n_bytes - 1);
+    const uint64_t sign = (uint64_t)(signbit(x) != 0)
+                          << (form->exponent_bits + form->mantissa_bits);
     const uint64_t all = ((uint64_t)1 << form->exponent_bits) - 1;
     if (isnan(x) || isinf(x))
         return sign | all << form->mantissa_bits | (isnan(x) ? 1 : 0);
