@@ -127,6 +127,7 @@ def hostile():
         # records
         "record-twice": BASE + ["record a int8:c0 minmax F32 2x3"],
         "record-of-nothing": BASE + ["record c int8:c0 minmax F32 2x3"],
+        "record-without-tensors": META + ["record a int8:c0 minmax F32 2x3"],
         "record-of-scale": BASE + ["record a_scale int8:c0 minmax F32 2x3"],
         "codes-are-zero-points": META + [
             "record a int8:t minmax F32 2x3", "record a_zero_point int8:t minmax F32 1",
