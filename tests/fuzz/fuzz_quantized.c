@@ -36,7 +36,8 @@ struct trial {
     struct bytes bytes, source_bytes;
     struct qplan_checkpoint *file, *source;
     struct qplan_gate *gates[MOST_LINES];
-    size_t n_gates;
+    const char *includes[MOST_LINES];
+    size_t n_gates, n_includes;
     size_t n_files;    /* in the folder, while no command runs */
     bool with_threads; /* threads are made for some inputs only: they take most of the time */
 };
@@ -70,6 +71,8 @@ static void take_report(struct outcome *out, struct qplan_report *report)
             "a report can be written");
     for (size_t i = 0; i < qplan_report_gate_failures(report); i++)
         bytes_puts(&out->text, qplan_report_gate_failure(report, i));
+    for (size_t i = 0; i < qplan_report_warning_count(report); i++)
+        bytes_puts(&out->text, qplan_report_warning(report, i));
     out->file_bytes = totals->file_bytes;
     out->data_bytes = totals->code_bytes + totals->param_bytes + totals->kept_bytes;
     out->quantized = totals->quantized;
@@ -344,26 +347,31 @@ static void check_against_source(struct trial *t, enum qplan_status inspected,
                                  enum qplan_status dequantized)
 {
     const struct qplan_inspect_options measure = {.against = t->source,
+                                                  .include = t->includes,
+                                                  .n_include = t->n_includes,
                                                   .gates =
                                                       (const struct qplan_gate *const *)t->gates,
                                                   .n_gates = t->n_gates};
-    const struct qplan_inspect_options prove = {.against = t->source, .prove = true};
+    const struct qplan_inspect_options prove = {
+        .against = t->source, .prove = true, .gates = measure.gates, .n_gates = t->n_gates};
+    const bool chosen = t->n_gates > 0 || t->n_includes > 0;
     struct outcome against = look(t, &measure), verified = look(t, &prove);
     say("against", against.status);
     say("verify", verified.status);
-    promise(against.status == QPLAN_OK || against.status == QPLAN_ERR_INVALID ||
-                (t->n_gates &&
-                 (against.status == QPLAN_ERR_USAGE || against.status == QPLAN_ERR_PROOF)),
-            "inspect --against refuses a file by its content alone");
+    promise(
+        against.status == QPLAN_OK || against.status == QPLAN_ERR_INVALID ||
+            (chosen && (against.status == QPLAN_ERR_USAGE || against.status == QPLAN_ERR_PROOF)),
+        "inspect --against refuses a file by its content alone");
     promise(verified.status == QPLAN_OK || verified.status == QPLAN_ERR_PROOF ||
-                verified.status == QPLAN_ERR_INVALID,
+                verified.status == QPLAN_ERR_INVALID ||
+                (chosen && verified.status == QPLAN_ERR_USAGE),
             "verify refuses a file by its content alone");
     promise(against.status != QPLAN_OK || inspected == QPLAN_OK,
             "what can be measured can be inspected");
     if (verified.status == QPLAN_OK && !known_bad_zeros(t)) {
         promise(inspected == QPLAN_OK, "what is proven can be inspected");
         promise(dequantized == QPLAN_OK || !t->file->format, "what is proven can be dequantized");
-        promise(against.status == QPLAN_OK || t->n_gates, "what is proven can be measured");
+        promise(against.status == QPLAN_OK || chosen, "what is proven can be measured");
         check_totals(t, &verified);
         check_proven(t);
     }
@@ -371,8 +379,10 @@ static void check_against_source(struct trial *t, enum qplan_status inspected,
     free_outcome(&verified);
 }
 
-static void read_gates(struct trial *t)
+static void read_choices(struct trial *t)
 {
+    for (size_t i = 0; i < t->d.includes.n; i++)
+        t->includes[t->n_includes++] = t->d.includes.items[i].key;
     for (size_t i = 0; i < t->d.gates.n; i++) {
         if (qplan_gate_parse(&t->gates[t->n_gates], t->d.gates.items[i].key, NULL) == QPLAN_OK)
             t->n_gates++;
@@ -402,7 +412,7 @@ static void try_accepted(struct trial *t)
     own_write(SOURCE_NAME, &t->source_bytes);
     t->n_files = own_count();
     if (qplan_checkpoint_open(&t->source, own_path(SOURCE_NAME), &err) == QPLAN_OK) {
-        read_gates(t);
+        read_choices(t);
         check_against_source(t, inspected.status, dequantized);
     }
 }

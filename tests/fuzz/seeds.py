@@ -34,7 +34,7 @@ KNOWN_GAPS = {
     # text with U+0000 is compared up to there
     "record-nul", "layout-nul", "format-nul",
     # records that data contradict
-    "calibrator-unknown", "calibrator-empty", "zero-out-of-range", "zero-symmetric", "zero-middle",
+    "calibrator-unknown", "calibrator-empty", "zero-out-of-range", "zero-below-range", "zero-symmetric", "zero-middle",
     "narrow-code", "numerics-99", "numerics-missing", "format-tf", "key-unknown",
     # scales that are not what the calibrator makes
     "scale-subnormal", "scale-too-large",
@@ -145,6 +145,8 @@ def hostile():
         "records-cut": META + ['meta qplan.tensors {\\"a\\"', "tensor a I8 2x3 7f80"],
         "records-behind": META + ["meta qplan.tensors {} {}", "tensor a I8 2x3 7f80"],
         "records-missing": META + ["tensor a I8 2x3 7f80"],
+        "records-many": META + ["meta qplan.tensors {%s}" % ",".join(
+            '\\"t%d\\":\\"int8:t minmax F32 1\\"' % i for i in range(70)), "tensor a I8 1 00"],
         "records-deep": META + ["meta qplan.tensors " + '{\\"a\\":' * 9, "tensor a I8 2x3 7f80"],
         # what a record says
         "scheme-unknown": record("int9:c0 minmax F32 2x3"),
@@ -200,11 +202,16 @@ def hostile():
         "scale-too-large": META + ["quantized a int8:t minmax F32 2x2 0000 caf24971",
                                    "source a F32 2x2 0000803f"],
         "zero-out-of-range": instead(B, B.replace("01ff0002", "64ff0002")),
+        "zero-below-range": instead(B, B.replace("01ff0002", "9cff0002")),
         "zero-symmetric": instead(A, A[:-4] + "0500"),
         "zero-middle": META + ["quantized a uint4:t:sym minmax F32 1x4 98f0 0000803f 07"],
         "narrow-code": META + ["quantized a int8:c0:narrow minmax F32 2x3 7f80017e0081 0000803f 00"],
         "spare-nibble": instead(B, B.replace("5a078b0f", "5a178b0f")),
         "kept-differs": BASE + ["source bias F32 3 0000803f0000803f0000803e"],
+        "kept-differs-often": BASE + ["source bias F32 3 00000040"],
+        "clipped": BASE + ["source a F32 2x3 0000fe420000fec20000803f0000fc4200000000000080c2"],
+        "clipped-alone": META + ["quantized a int8:t minmax F32 1x3 7f8001 0000803f 00",
+                                 "source a F32 1x3 000080440000fec20000803f"],
         "beyond-the-bound": BASE + ["nudge 7f"],
         "one-beyond": BASE + ["nudge 00000000007f"],
         "nan-in-source": BASE + ["source a F32 2x3 0000c07f0000807f000080ff00000000"],
@@ -222,10 +229,18 @@ def hostile():
         "key-nul": BASE + ["meta k\\u0000evil v", "lack k", "hint k v"],
         "format-nul": BASE + ["meta format\\u0000x v", "lack format"],
         "key-of-source": BASE + ["hint k v"],
-        "key-of-file": BASE + ["meta k v", "hint k w"],
+        "key-of-file": BASE + ["meta k v", "lack k", "hint k w"],
+        "key-longer": BASE + ["meta k v", "lack k", "hint k vv"],
+        "source-quantized": BASE + ["hint qplan.layout 1", "hint qplan.tensors {}"],
         "name-nul": META + [A.replace(" a ", " a\\u0000b "), KEPT],
     }
     return files
+
+
+GATES = ["gate " + text for text in (
+    "sqnr_db<30", "worst:max_abs>1e-3", "total:rms>=1", "a:cosine<0.9", "*:clipped!=0", "max_clip>0",
+    "nonfinite==0", "total:bound<=1e3", "{a,b}:half_step>1", "bpw>8.5", "ratio<1.9", "ratio_ideal<2",
+    "bytes>1", "kept_bytes>0", "kept_percent>=50", "quantized<3", "missing>0", "b:sqnr_db>=-1e308")]
 
 
 def odd():
@@ -235,6 +250,16 @@ def odd():
         "order": META + [KEPT, "tensor a_zero_point I8 2 0000", A, B],
         "empty-tensor": BASE + ["tensor e F32 0x3 -"],
         "no-tensors": META + ["meta qplan.tensors {}"],
+        "no-records": META + ["meta qplan.tensors {}", KEPT],
+        "blocks": META + ["quantized a int8:b2x16 minmax F32 5x64 7f80017e00 cdcccc3d0000803f 00",
+                          "quantized b uint4:b3x32:bf16 minmax BF16 2x4x32 f0781e 803f0040 0807",
+                          "nudge 00307fd0"],
+        "ones": META + ["quantized a int8:g1:asym minmax F32 2x9000 05 0000803f 05"],
+        "gates": BASE + GATES + ["nudge 10"],
+        "gates-verify": BASE + ["gate sqnr_db<1000", "nudge 10"],
+        "include": BASE + ["include b*", "include {a,bias}"],
+        "include-nothing": BASE + ["include c"],
+        "include-bad": BASE + ["include [a"],
         "no-layout": [line for line in BASE if "layout" not in line],
         "foreign": ["meta format pt", "tensor w.qweight I32 2 01", "tensor w.scales F16 1 003c"],
         "escapes": META + ["record \\u0061 int8:c0\\u0020minmax F32 2x3",

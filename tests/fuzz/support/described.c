@@ -159,10 +159,10 @@ static void read_line(struct description *d, char *line)
     } kinds[] = {
         {"meta", &d->meta, NULL, NULL},      {"record", &d->records, NULL, NULL},
         {"hint", &d->hints, NULL, NULL},     {"lack", &d->lacks, NULL, NULL},
-        {"gate", &d->gates, NULL, NULL},     {"set", &d->fields, NULL, NULL},
-        {"tensor", NULL, &d->tensors, NULL}, {"source", NULL, &d->sources, NULL},
-        {"nudge", NULL, NULL, &d->nudge},    {"as", NULL, NULL, &d->as},
-        {"op", NULL, NULL, &d->op},
+        {"gate", &d->gates, NULL, NULL},     {"include", &d->includes, NULL, NULL},
+        {"set", &d->fields, NULL, NULL},     {"tensor", NULL, &d->tensors, NULL},
+        {"source", NULL, &d->sources, NULL}, {"nudge", NULL, NULL, &d->nudge},
+        {"as", NULL, NULL, &d->as},          {"op", NULL, NULL, &d->op},
     };
     const char *word = next_word(&line);
     if (strcmp(word, "quantized") == 0)

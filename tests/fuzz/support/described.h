@@ -14,6 +14,7 @@
  *     nudge 00ff                            how far the values of the source are from decoded ones
  *     as f16                                the dtype of dequantize
  *     gate sqnr_db<30                       a gate
+ *     include a*                            a pattern of inspect --include
  *     op embedding                          the operator of op run
  *     set mode=sum                          a field of it
  *
@@ -55,7 +56,7 @@ struct description {
     char *text; /* all words point into it */
     struct bytes raw;
     bool is_raw;
-    struct described_pairs meta, records, hints, lacks, gates, fields;
+    struct described_pairs meta, records, hints, lacks, gates, includes, fields;
     struct described_list tensors, sources;
     const char *nudge, *as, *op;
 };
