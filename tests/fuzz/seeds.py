@@ -211,7 +211,7 @@ def hostile():
         "kept-differs-often": BASE + ["source bias F32 3 00000040"],
         "clipped": BASE + ["source a F32 2x3 0000fe420000fec20000803f0000fc4200000000000080c2"],
         "clipped-alone": META + ["quantized a int8:t minmax F32 1x3 7f8001 0000803f 00",
-                                 "source a F32 1x3 000080440000fec20000803f"],
+                                 "source a F32 1x3 00008044000000c30000803f"],
         "beyond-the-bound": BASE + ["nudge 7f"],
         "one-beyond": BASE + ["nudge 00000000007f"],
         "nan-in-source": BASE + ["source a F32 2x3 0000c07f0000807f000080ff00000000"],
@@ -240,7 +240,8 @@ def hostile():
 GATES = ["gate " + text for text in (
     "sqnr_db<30", "worst:max_abs>1e-3", "total:rms>=1", "a:cosine<0.9", "*:clipped!=0", "max_clip>0",
     "nonfinite==0", "total:bound<=1e3", "{a,b}:half_step>1", "bpw>8.5", "ratio<1.9", "ratio_ideal<2",
-    "bytes>1", "kept_bytes>0", "kept_percent>=50", "quantized<3", "missing>0", "b:sqnr_db>=-1e308")]
+    "bytes>1", "kept_bytes>0", "kept_percent>=50", "quantized<3", "missing>0", "b:sqnr_db>=-1e308",
+    "total:clipped==1", "worst:rms<=1", "rms!=0")]
 
 
 def odd():
@@ -252,12 +253,16 @@ def odd():
         "no-tensors": META + ["meta qplan.tensors {}"],
         "no-records": META + ["meta qplan.tensors {}", KEPT],
         "blocks": META + ["quantized a int8:b2x16 minmax F32 5x64 7f80017e00 cdcccc3d0000803f 00",
+                          "quantized c int8:b4x16 minmax F32 4x64 7f80017e00 cdcccc3d0000803f 00",
+                          "quantized d int8:b64x32 minmax F32 128x64 7f80017e00 cdcccc3d0000803f 00",
                           "quantized b uint4:b3x32:bf16 minmax BF16 2x4x32 f0781e 803f0040 0807",
                           "nudge 00307fd0"],
         "ones": META + ["quantized a int8:g1:asym minmax F32 2x9000 05 0000803f 05"],
         "gates": BASE + GATES + ["nudge 10"],
         "gates-verify": BASE + ["gate sqnr_db<1000", "nudge 10"],
-        "include": BASE + ["include b*", "include {a,bias}"],
+        "include": BASE + ["include b", "include {b,bias}"],
+        "gates-nothing": BASE + ["gate nothing:sqnr_db<1"],
+        "gates-no-value": META + [KEPT, "meta qplan.tensors {}", "gate sqnr_db<1", "gate total:cosine<1"],
         "include-nothing": BASE + ["include c"],
         "include-bad": BASE + ["include [a"],
         "no-layout": [line for line in BASE if "layout" not in line],
@@ -326,6 +331,10 @@ def operator_faults():
         "bad-field": EMBEDDING + ["set nothing=1"],
         "bad-field-twice": EMBEDDING + ["set padding_idx=1", "set padding_idx=1"],
         "bad-field-value": EMBEDDING + ["set padding_idx=99999999999999999999"],
+        "bad-field-word": ["op embedding_bag", "set mode=most"] + EMBEDDING[1:],
+        "bad-field-none": ["op affine_grid_2d", "tensor theta F32 1x2x3 0000803f"],
+        "bad-field-least": ["op affine_grid_2d", "set out_h=-1", "set out_w=1",
+                            "tensor theta F32 1x2x3 0000803f"],
         "bad-field-text": EMBEDDING + ["set padding_idx=\x1b[31m"],
         "bad-extra-input": EMBEDDING + ["tensor extra F32 1 0000803f"],
         "bad-output-as-input": EMBEDDING + ["tensor output F32 2x3 0000803f"],
