@@ -217,6 +217,9 @@ def hostile():
         "nan-in-source": BASE + ["source a F32 2x3 0000c07f0000807f000080ff00000000"],
         "missing-in-file": BASE + ["source other F32 1 0000803f"],
         "source-shape": BASE + ["source a F32 3x2 0000803f"],
+        "kept-dtype": BASE + ["source bias I32 3 0000803f"],
+        "zeros-of-other-dtype": META + ["quantized a int8:t minmax BF16 2x2 00 0000803f 00",
+                                        "source a F16 2x2 00"],
         "source-dtype": BASE + ["source a F16 2x3 003c"],
         # metadata
         "layout-2": ["meta format pt", "meta qplan.layout 2"] + BASE[2:],
@@ -264,6 +267,7 @@ def odd():
         "gates-nothing": BASE + ["gate nothing:sqnr_db<1"],
         "gates-no-value": META + [KEPT, "meta qplan.tensors {}", "gate sqnr_db<1", "gate total:cosine<1"],
         "include-nothing": BASE + ["include c"],
+        "include-of-bad": instead(A, A.replace("0000803f", "00000000"), "include b"),
         "include-bad": BASE + ["include [a"],
         "no-layout": [line for line in BASE if "layout" not in line],
         "foreign": ["meta format pt", "tensor w.qweight I32 2 01", "tensor w.scales F16 1 003c"],
