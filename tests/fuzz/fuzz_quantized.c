@@ -13,8 +13,8 @@
  *    dequantize that fails leaves no file.
  */
 #include "support/fitting_source.h"
+#include "support/plain_judge.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,114 +184,8 @@ static void check_totals(const struct trial *t, const struct outcome *out)
     promise(out->quantized + out->kept == t->file->n_tensors, "all tensors are accounted for");
 }
 
-/* ---- What verify proves -----------------------------------------------------------------------
+/* ---- Dequantize --------------------------------------------------------------------------------
  */
-
-/* The end of what the codes of a set represent that is nearer to an infinity. */
-static double end_near(const struct plain_tensor *t, const struct plain_element *e, double x)
-{
-    return plain_decode(t, e, x > 0 ? t->q_max : t->q_min);
-}
-
-static void check_element(const struct plain_tensor *t, uint64_t i, double x)
-{
-    const struct plain_element e = plain_at(t, i);
-    const double y = plain_decode(t, &e, e.code);
-    promise(e.scale > 0 && !isinf(e.scale), "a proven scale is a finite number above 0");
-    if (isnan(x))
-        promise(y == 0, "a proven NaN decodes to 0");
-    else if (isinf(x))
-        promise(y == end_near(t, &e, x), "a proven infinity decodes to the nearer end");
-    else
-        promise(fabs(x - y) <= plain_bound(t, &e), "a proven element is within its bound");
-}
-
-static void check_spare_nibbles(const struct plain_tensor *t)
-{
-    const uint64_t row_bytes = (t->last + 1) / 2;
-    for (uint64_t row = 0; t->bits == 4 && t->last % 2 && row < t->n / t->last; row++)
-        promise(t->codes[row * row_bytes + row_bytes - 1] >> 4 == 0, "proven spare nibbles are 0");
-}
-
-/* Every tensor has one of the same name, type and shape in the source, and its values fit. */
-static void check_proven(const struct trial *t)
-{
-    const struct qp_st *source = &t->source->source.files[0];
-    promise(t->source->n_tensors == t->file->n_tensors, "as many tensors are proven as there are");
-    for (size_t k = 0; k < t->file->n_tensors; k++) {
-        const struct qp_tensor *tensor = &t->file->tensors[k];
-        const struct qplan_entry *entry = qp_st_find(source, tensor->name, tensor->name_len);
-        promise(entry && entry->storage == tensor->storage &&
-                    qp_same_shape(entry->shape, entry->rank, tensor->shape, tensor->rank),
-                "a proven tensor is in the source");
-        const char *values = t->source_bytes.data + source->header_bytes + entry->begin;
-        struct plain_tensor plain;
-        if (!tensor->scheme) {
-            promise(
-                memcmp(values,
-                       t->bytes.data + t->file->source.files[0].header_bytes + tensor->entry->begin,
-                       (size_t)(entry->end - entry->begin)) == 0,
-                "a proven kept tensor is the same");
-            continue;
-        }
-        plain_open(&plain, t->file, &t->bytes, tensor);
-        check_spare_nibbles(&plain);
-        for (uint64_t i = 0; i < plain.n; i++)
-            check_element(&plain, i, plain_get(plain.source, values, i));
-    }
-}
-
-/* ---- What dequantize writes -------------------------------------------------------------------
- */
-
-static void check_values(const struct trial *t, const struct qp_tensor *tensor,
-                         const struct qplan_entry *entry, const char *values)
-{
-    const struct plain_float *form = plain_float_of((enum qplan_storage)entry->storage);
-    struct plain_tensor plain;
-    plain_open(&plain, t->file, &t->bytes, tensor);
-    for (uint64_t i = 0; i < plain.n; i++) {
-        const struct plain_element e = plain_at(&plain, i);
-        const double y = plain_round(form, plain_decode(&plain, &e, e.code));
-        promise(plain_get(form, values, i) == y, "a dequantized value is scale * (code - zero)");
-    }
-}
-
-static void check_output(const struct trial *t, const enum qplan_dtype *dtype)
-{
-    static const enum qplan_storage storages[QPLAN_DTYPE_COUNT] = {
-        [QPLAN_F32] = QPLAN_STORAGE_F32,
-        [QPLAN_F16] = QPLAN_STORAGE_F16,
-        [QPLAN_BF16] = QPLAN_STORAGE_BF16,
-    };
-    struct bytes bytes = own_read(OUT_NAME);
-    struct qplan_checkpoint *out;
-    promise(qplan_checkpoint_open(&out, own_path(OUT_NAME), NULL) == QPLAN_OK && !out->format,
-            "the output of dequantize is a plain file");
-    promise(qplan_checkpoint_count(out) == t->file->n_tensors, "it has all tensors");
-    for (size_t i = 0; i < t->file->n_tensors; i++) {
-        const struct qp_tensor *tensor = &t->file->tensors[i];
-        const struct qplan_entry *entry = qplan_checkpoint_entry(out, i);
-        const enum qplan_storage storage =
-            tensor->scheme && dtype ? storages[*dtype] : (enum qplan_storage)tensor->storage;
-        const char *values = bytes.data + out->source.files[0].header_bytes + entry->begin;
-        promise(entry->name_len == tensor->name_len &&
-                    memcmp(entry->name, tensor->name, entry->name_len) == 0 &&
-                    (enum qplan_storage)entry->storage == storage &&
-                    qp_same_shape(entry->shape, entry->rank, tensor->shape, tensor->rank),
-                "it has the names, shapes and dtypes of the records");
-        if (tensor->scheme)
-            check_values(t, tensor, entry, values);
-        else
-            promise(
-                memcmp(values,
-                       t->bytes.data + t->file->source.files[0].header_bytes + tensor->entry->begin,
-                       (size_t)(entry->end - entry->begin)) == 0,
-                "it has the bytes of kept tensors");
-    }
-    qplan_checkpoint_close(out);
-    free(bytes.data);
-}
 
 /* Dequantizes again with threads: the same outcome, and the same bytes. */
 static void dequantize_again(const struct trial *t, const enum qplan_dtype *dtype,
@@ -314,11 +208,12 @@ static enum qplan_status check_dequantize(const struct trial *t)
     const enum qplan_dtype *as =
         qplan_dtype_parse(t->d.as, &dtype) && dtype <= QPLAN_BF16 && dtype != QPLAN_F64 ? &dtype
                                                                                         : NULL;
+    const struct judged file = {t->file, &t->bytes};
     struct outcome first = dequantize(t, as, &runs[0]);
     struct bytes written = {NULL, 0};
     if (first.status == QPLAN_OK) {
-        check_output(t, as);
         written = own_read(OUT_NAME);
+        judge_output(&file, own_path(OUT_NAME), &written, as);
     }
     own_remove(OUT_NAME);
     if (t->with_threads)
@@ -373,7 +268,8 @@ static void check_against_source(struct trial *t, enum qplan_status inspected,
         promise(dequantized == QPLAN_OK || !t->file->format, "what is proven can be dequantized");
         promise(against.status == QPLAN_OK || chosen, "what is proven can be measured");
         check_totals(t, &verified);
-        check_proven(t);
+        judge_proven(&(struct judged){t->file, &t->bytes},
+                     &(struct judged){t->source, &t->source_bytes});
     }
     free_outcome(&against);
     free_outcome(&verified);
