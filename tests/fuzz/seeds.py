@@ -169,6 +169,7 @@ def hostile():
         "shape-rank": record("int8:c0 minmax F32 6"),
         "shape-none": record("int8:t minmax F32 -"),
         "shape-empty": record("int8:c0 minmax F32 0x3"),
+        "shape-of-nothing": META + ["quantized a int8:c0 minmax F32 0x3 00 0000803f 00", KEPT],
         "shape-x": record("int8:c0 minmax F32 2x"),
         "shape-huge": record("int8:c0 minmax F32 4294967296x4294967296x3"),
         "shape-rank-65": record("int8:c0 minmax F32 " + "1x" * 64 + "1"),
@@ -276,10 +277,15 @@ def odd():
         "overflow": META + ["quantized a int8:t minmax F32 2x2 7f807f80 ffff7f7f 00"],
         "overflow-f16": META + ["quantized a int8:t minmax F16 2x2 7f807f80 00008047 00", "nudge 7f80"],
         "underflow": META + ["quantized a int8:t minmax BF16 2x2 7f800100 01008000 00", "as f16"],
+        # parameters that repeat after a prime number of sets, so that a wrong set is seen
         "long": META + ["quantized a int8:c0 minmax F32 3x9000 7f80017e ffff7f3f 00",
-                        "quantized b uint4:g128:sym:bf16 minmax BF16 2x70000 70f8 803f 08",
+                        "quantized b uint4:g128:sym:bf16 minmax BF16 2x70000 70f8 "
+                        "803f003f80400041e03e 0807090608",
+                        "quantized c int8:c1 minmax F16 2x5000x3 7f8001fe "
+                        "0000803f0000003f0000803e 00",
                         "nudge 00000000ff00017e"],
-        "wide": META + ["quantized a int8:b2x3:asym:f16 minmax F16 7x1201 7f8001 003c0038 0501",
+        "wide": META + ["quantized a int8:b2x3:asym:f16 minmax F16 7x1201 7f8001 "
+                        "003c00380040003a0030 05010007fd",
                         "quantized b int4:t:asym minmax F64 5x8000 7801 cdcccc3d 03"],
     }
 
