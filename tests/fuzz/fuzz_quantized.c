@@ -300,8 +300,9 @@ static void try_accepted(struct trial *t)
     say("dequantize", dequantized);
     promise(dequantized != QPLAN_OK || inspected.status == QPLAN_OK,
             "what can be dequantized can be inspected");
-    promise(dequantized == QPLAN_OK || inspected.status != QPLAN_OK || !t->file->format,
-            "what can be inspected can be dequantized");
+    promise(dequantized == QPLAN_OK || inspected.status != QPLAN_OK || !t->file->format ||
+                has_bad_codes(&(struct judged){t->file, &t->bytes}),
+            "what can be inspected can be dequantized, unless its codes are bad");
     free_outcome(&inspected);
     if (!fitting_source(&t->d, t->file, &t->bytes, &t->source_bytes))
         return;

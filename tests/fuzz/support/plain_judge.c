@@ -27,6 +27,43 @@ static bool is_copy(const struct judged *file, const struct qp_tensor *tensor, c
                   (size_t)(tensor->entry->end - tensor->entry->begin)) == 0;
 }
 
+/* ---- Codes ------------------------------------------------------------------------------------
+ */
+
+static bool has_spare_bits(const struct plain_tensor *t)
+{
+    const uint64_t row_bytes = (t->last + 1) / 2;
+    for (uint64_t row = 0; t->bits == 4 && t->last % 2 && row < t->n / t->last; row++) {
+        if (t->codes[row * row_bytes + row_bytes - 1] >> 4)
+            return true;
+    }
+    return false;
+}
+
+static bool has_code_out_of_range(const struct plain_tensor *t)
+{
+    for (uint64_t i = 0; i < t->n; i++) {
+        const struct plain_element e = plain_at(t, i);
+        if (e.code < t->q_min || e.code > t->q_max)
+            return true;
+    }
+    return false;
+}
+
+bool has_bad_codes(const struct judged *file)
+{
+    for (size_t i = 0; i < file->checkpoint->n_tensors; i++) {
+        const struct qp_tensor *tensor = &file->checkpoint->tensors[i];
+        struct plain_tensor plain;
+        if (!tensor->scheme)
+            continue;
+        plain_open(&plain, file->checkpoint, file->bytes, tensor);
+        if (has_spare_bits(&plain) || has_code_out_of_range(&plain))
+            return true;
+    }
+    return false;
+}
+
 /* ---- Verify -----------------------------------------------------------------------------------
  */
 
@@ -49,13 +86,6 @@ static void judge_element(const struct plain_tensor *t, uint64_t i, double x)
         promise(fabs(x - y) <= plain_bound(t, &e), "a proven element is within its bound");
 }
 
-static void judge_spare_nibbles(const struct plain_tensor *t)
-{
-    const uint64_t row_bytes = (t->last + 1) / 2;
-    for (uint64_t row = 0; t->bits == 4 && t->last % 2 && row < t->n / t->last; row++)
-        promise(t->codes[row * row_bytes + row_bytes - 1] >> 4 == 0, "proven spare nibbles are 0");
-}
-
 static void judge_tensor(const struct judged *file, const struct qp_tensor *tensor,
                          const char *values)
 {
@@ -65,7 +95,7 @@ static void judge_tensor(const struct judged *file, const struct qp_tensor *tens
         return;
     }
     plain_open(&plain, file->checkpoint, file->bytes, tensor);
-    judge_spare_nibbles(&plain);
+    promise(!has_spare_bits(&plain), "proven spare nibbles are 0");
     for (uint64_t i = 0; i < plain.n; i++)
         judge_element(&plain, i, plain_get(plain.source, values, i));
 }

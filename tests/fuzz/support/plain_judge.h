@@ -12,6 +12,9 @@ struct judged {
     const struct bytes *bytes;
 };
 
+/* Whether a record contradicts codes: one outside its range, or a spare nibble that is not 0. */
+bool has_bad_codes(const struct judged *file);
+
 /*
  * Of a file that was proven: each tensor has one of the same name, type and shape in the source,
  * and the reverse; every element is within its bound, every kept byte the same, every spare nibble
