@@ -96,6 +96,8 @@ def honest():
                                      ["--dtype", "uint8", "--symmetric"])
     files["plain"] = ["meta format pt"] + [
         tensor_line("tensor", t) for t in cases.one_of_each_dtype()]
+    files["base"] = BASE
+    files["errors"] = BASE + ["nudge 0030d0"]
     files["dtype"] = files["int8-c0"] + ["as f16", "gate sqnr_db<10", "gate total:ratio<0.1",
                                          "gate a:max_abs>1"]
     return files
@@ -103,8 +105,11 @@ def honest():
 
 # Hostile files -----------------------------------------------------------------------------------
 
-A = "quantized a int8:c0 minmax F32 2x3 7f80017e0081 0000803f0000003f 0000"
-B = "quantized b int4:g2:asym:bf16 minmax BF16 2x3 5a078b0f 803f003f803f0040 01ff0002"
+# Every set has codes at the ends of its range, so that the source that fits gives its parameters.
+CODES = "7f80017e0080"
+ZEROS = "01f8fff8"
+A = "quantized a int8:c0 minmax F32 2x3 %s 0000803f0000003f 0000" % CODES
+B = "quantized b int4:g2:asym:bf16 minmax BF16 2x3 87078707 803f003f803f0040 " + ZEROS
 KEPT = "tensor bias F32 3 0000803f"
 BASE = META + [A, B, KEPT]
 
@@ -117,7 +122,7 @@ def instead(old, *new):
 
 def record(text, *rest):
     """BASE whose record of a says something else than its parts."""
-    return META + ["record a " + text, "tensor a I8 2x3 7f80017e0081",
+    return META + ["record a " + text, "tensor a I8 2x3 " + CODES,
                    "tensor a_scale F32 2 0000803f0000003f", "tensor a_zero_point I8 2 0000", B, KEPT,
                    *rest]
 
@@ -202,19 +207,19 @@ def hostile():
         "scale-minus-zero": instead(B, B.replace("803f003f", "0080003f")),
         "scale-too-large": META + ["quantized a int8:t minmax F32 2x2 0000 caf24971",
                                    "source a F32 2x2 0000803f"],
-        "zero-out-of-range": instead(B, B.replace("01ff0002", "64ff0002")),
-        "zero-below-range": instead(B, B.replace("01ff0002", "9cff0002")),
+        "zero-out-of-range": instead(B, B.replace(ZEROS, "64f8fff8")),
+        "zero-below-range": instead(B, B.replace(ZEROS, "9cf8fff8")),
         "zero-symmetric": instead(A, A[:-4] + "0500"),
         "zero-middle": META + ["quantized a uint4:t:sym minmax F32 1x4 98f0 0000803f 07"],
-        "narrow-code": META + ["quantized a int8:c0:narrow minmax F32 2x3 7f80017e0081 0000803f 00"],
-        "spare-nibble": instead(B, B.replace("5a078b0f", "5a178b0f")),
+        "narrow-code": META + ["quantized a int8:c0:narrow minmax F32 2x3 %s 0000803f 00" % CODES],
+        "spare-nibble": instead(B, B.replace("87078707", "87178707")),
         "kept-differs": BASE + ["source bias F32 3 0000803f0000803f0000803e"],
         "kept-differs-often": BASE + ["source bias F32 3 00000040"],
-        "clipped": BASE + ["source a F32 2x3 0000fe420000fec20000803f0000fc4200000000000080c2"],
+        "clipped": BASE + ["source a F32 2x3 000000430000ffc20000803f0000fc420000000000008042"],
         "clipped-alone": META + ["quantized a int8:t minmax F32 1x3 7f8001 0000803f 00",
                                  "source a F32 1x3 00008044000000c30000803f"],
         "beyond-the-bound": BASE + ["nudge 7f"],
-        "one-beyond": BASE + ["nudge 00000000007f"],
+        "one-beyond": BASE + ["nudge 000000007f00"],
         "nan-in-source": BASE + ["source a F32 2x3 0000c07f0000807f000080ff00000000"],
         "missing-in-file": BASE + ["source other F32 1 0000803f"],
         "source-shape": BASE + ["source a F32 3x2 0000803f"],
@@ -251,7 +256,6 @@ GATES = ["gate " + text for text in (
 def odd():
     """Files that may or may not be proven, but must be read."""
     return {
-        "fits": BASE + ["nudge 0030d0"],
         "order": META + [KEPT, "tensor a_zero_point I8 2 0000", A, B],
         "empty-tensor": BASE + ["tensor e F32 0x3 -"],
         "no-tensors": META + ["meta qplan.tensors {}"],
@@ -273,7 +277,7 @@ def odd():
         "no-layout": [line for line in BASE if "layout" not in line],
         "foreign": ["meta format pt", "tensor w.qweight I32 2 01", "tensor w.scales F16 1 003c"],
         "escapes": META + ["record \\u0061 int8:c0\\u0020minmax F32 2x3",
-                           "tensor a I8 2x3 7f80017e0081", "tensor a_scale F32 2 0000803f0000003f"],
+                           "tensor a I8 2x3 " + CODES, "tensor a_scale F32 2 0000803f0000003f"],
         "overflow": META + ["quantized a int8:t minmax F32 2x2 7f807f80 ffff7f7f 00"],
         "overflow-f16": META + ["quantized a int8:t minmax F16 2x2 7f807f80 00008047 00", "nudge 7f80"],
         "underflow": META + ["quantized a int8:t minmax BF16 2x2 7f800100 01008000 00", "as f16"],

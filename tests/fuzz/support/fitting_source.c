@@ -33,6 +33,20 @@ static double nudge_at(const char *digits, uint64_t i)
     return (int8_t)byte / 250.0;
 }
 
+/*
+ * How far the source is from a decoded value, in steps. The least and the largest code stand for
+ * the ends of the range that minmax makes the parameters from, so that a set with both has the
+ * parameters that it must have: codes of a symmetric scheme reach half a step beyond the range on
+ * one side and miss it by that on the other.
+ */
+static double steps_off(const struct source *s, const struct plain_tensor *t, int code, uint64_t i)
+{
+    const struct qplan_scheme *scheme = t->tensor->scheme;
+    if (code != t->q_min && code != t->q_max)
+        return nudge_at(s->d->nudge, i);
+    return scheme->asymmetric || scheme->narrow ? 0 : 0.5;
+}
+
 static void decode(const struct source *s, const struct qp_tensor *tensor, struct bytes *out)
 {
     struct plain_tensor t;
@@ -40,7 +54,7 @@ static void decode(const struct source *s, const struct qp_tensor *tensor, struc
     bytes_add(out, NULL, (size_t)(t.n * t.source->n_bytes));
     for (uint64_t i = 0; i < t.n; i++) {
         const struct plain_element e = plain_at(&t, i);
-        const double x = plain_decode(&t, &e, e.code) + e.scale * nudge_at(s->d->nudge, i);
+        const double x = plain_decode(&t, &e, e.code) + e.scale * steps_off(s, &t, e.code, i);
         plain_put(t.source, out->data, i, plain_round(t.source, x));
     }
 }

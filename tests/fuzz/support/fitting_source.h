@@ -1,6 +1,7 @@
 /*
  * fitting_source.h - the source that a quantized file could have been made from: decoded values
- * with an error that the description chooses, and every kept tensor as it is.
+ * with an error that the description chooses, but the ends of a range where the codes are at
+ * theirs, and every kept tensor as it is.
  */
 #ifndef FITTING_SOURCE_H
 #define FITTING_SOURCE_H
