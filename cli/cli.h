@@ -30,7 +30,7 @@ struct command {
 extern const struct command *const cli_commands[];
 
 extern const struct command cli_quantize, cli_plan, cli_inspect, cli_verify, cli_dequantize;
-extern const struct command cli_devices, cli_op, cli_help, cli_completions;
+extern const struct command cli_clean, cli_devices, cli_op, cli_help, cli_completions;
 
 /* The command of that name, or NULL. */
 const struct command *cli_find_command(const char *name);

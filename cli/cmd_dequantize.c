@@ -14,7 +14,7 @@ static const struct arg_option options[] = {
      .letter = "o",
      .value = "PATH",
      .help = "the new file",
-     .fallback = "STEM.dequant.safetensors beside FILE"},
+     .fallback = "STEM.dequant.safetensors or NAME-dequant,\nbeside FILE"},
     {.name = "force", .help = "replace an existing output"},
     {.name = "dtype",
      .value = "f32|f16|bf16",
@@ -39,17 +39,19 @@ struct dequantize {
     char *default_path;
 };
 
-/* STEM.dequant.safetensors beside the file. */
-static char *default_output(const char *path)
+/* STEM.dequant.safetensors beside a file, NAME-dequant beside a folder. */
+static char *default_output(const struct qplan_checkpoint *file)
 {
-    static const char extension[] = ".safetensors", added[] = ".dequant";
+    static const char extension[] = ".safetensors";
+    const char *path = qplan_checkpoint_path(file);
+    const bool is_folder = qplan_checkpoint_is_folder(file);
+    const char *added = is_folder ? "-dequant" : ".dequant.safetensors";
     size_t n = strlen(path), n_extension = sizeof extension - 1;
-    if (n >= n_extension && strcmp(path + n - n_extension, extension) == 0)
+    if (!is_folder && n >= n_extension && strcmp(path + n - n_extension, extension) == 0)
         n -= n_extension;
-    char *out = malloc(n + sizeof added + n_extension);
+    char *out = malloc(n + strlen(added) + 1);
     if (out)
-        (void)snprintf(out, n + sizeof added + n_extension, "%.*s%s%s", (int)n, path, added,
-                       extension);
+        (void)snprintf(out, n + strlen(added) + 1, "%.*s%s", (int)n, path, added);
     return out;
 }
 
@@ -62,10 +64,7 @@ static enum qplan_status read_options(struct dequantize *d, struct qplan_error *
     if (args_has(d->args, "dtype"))
         (void)qplan_dtype_parse(args_value(d->args, "dtype"), &d->dtype);
     CLI_TRY(task_model_path(d->args, 0, "FILE", &d->file_path, err));
-    CLI_TRY(task_output_path(d->args, &d->output, err));
-    if (!d->output)
-        d->output = d->default_path = default_output(d->file_path);
-    return d->output ? QPLAN_OK : cli_fail_memory(err);
+    return task_output_path(d->args, &d->output, err);
 }
 
 static void summary(const struct dequantize *d)
@@ -82,6 +81,10 @@ static enum qplan_status run_all(struct dequantize *d, struct qplan_error *err)
 {
     CLI_TRY(read_options(d, err));
     CLI_TRY(qplan_checkpoint_open(&d->file, d->file_path, err));
+    if (!d->output)
+        d->output = d->default_path = default_output(d->file);
+    if (!d->output)
+        return cli_fail_memory(err);
     const enum qplan_dtype *dtype = args_has(d->args, "dtype") ? &d->dtype : NULL;
     enum qplan_status status =
         qplan_dequantize(&d->report, d->file, d->output, dtype, &d->task.run, err);

@@ -84,7 +84,8 @@ static void summary(const struct quantize *q)
 static enum qplan_status execute(struct quantize *q, struct qplan_error *err)
 {
     if (!q->output) {
-        q->default_path = task_path_beside(q->model_path, qplan_plan_output_name(q->plan));
+        q->default_path =
+            task_path_beside(qplan_checkpoint_path(q->model), qplan_plan_output_name(q->plan));
         if (!q->default_path)
             return cli_fail_memory(err);
         q->output = q->default_path;

@@ -10,8 +10,9 @@
 #include <string.h>
 
 const struct command *const cli_commands[] = {
-    &cli_quantize, &cli_plan, &cli_inspect, &cli_verify,      &cli_dequantize,
-    &cli_devices,  &cli_op,   &cli_help,    &cli_completions, NULL,
+    &cli_quantize,   &cli_plan,        &cli_inspect, &cli_verify,
+    &cli_dequantize, &cli_clean,       &cli_devices, &cli_op,
+    &cli_help,       &cli_completions, NULL,
 };
 
 static int exit_code(enum qplan_status status)

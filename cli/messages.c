@@ -131,6 +131,8 @@ void cli_hint(struct qplan_error *err, const char *fmt, ...)
 static const char *advice_text(enum qplan_advice advice)
 {
     static const char *const texts[] = {
+        [QPLAN_ADVICE_CLEAN] =
+            "another run is at work, or was killed: 'qplan clean' removes what it left",
         [QPLAN_ADVICE_FORCE] = "--force replaces it",
         [QPLAN_ADVICE_CPU] = "--device cpu",
         [QPLAN_ADVICE_AGAINST] = "inspect takes one with --against SOURCE",

@@ -136,6 +136,7 @@ static enum qplan_status read_selection(struct qplan_plan_options *options, cons
     CLI_TRY(value_choice(args, "select", "selection", &selection, err));
     options->n_include = args_values(args, "include", &options->include);
     options->n_exclude = args_values(args, "exclude", &options->exclude);
+    options->n_copy = args_values(args, "copy", &options->copy);
     CLI_TRY(value_choice(args, "indivisible", "policy", &place, err));
     options->indivisible = (enum qplan_indivisible)place;
     place = 0;

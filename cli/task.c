@@ -144,13 +144,14 @@ enum qplan_status task_output_path(const struct args *args, const char **out,
 char *task_path_beside(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
-    size_t n_folder = slash ? (size_t)(slash - path) + 1 : 0;
-    size_t n_name = strlen(name);
-    char *out = malloc(n_folder + n_name + 1);
-    if (!out)
-        return NULL;
-    memcpy(out, path, n_folder);
-    memcpy(out + n_folder, name, n_name + 1);
+    const char *last = slash ? slash + 1 : path;
+    const bool is_dots = strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+    const size_t n_folder = is_dots ? strlen(path) : (size_t)(last - path);
+    const char *up = is_dots ? "/../" : "";
+    const size_t n_out = n_folder + strlen(up) + strlen(name) + 1;
+    char *out = malloc(n_out);
+    if (out)
+        (void)snprintf(out, n_out, "%.*s%s%s", (int)n_folder, path, up, name);
     return out;
 }
 

@@ -61,7 +61,7 @@ enum qplan_status task_output_path(const struct args *args, const char **out,
 /* USAGE if path cannot be that of a model: "" or "-". The subject says where it was given. */
 enum qplan_status task_check_path(const char *subject, const char *path, struct qplan_error *err);
 
-/* The path of name in the folder of path, allocated; NULL if there is no memory. */
+/* The path of name beside a file or folder at path, allocated; NULL if there is no memory. */
 char *task_path_beside(const char *path, const char *name);
 
 #endif

@@ -61,6 +61,7 @@ enum qplan_status {
  */
 enum qplan_advice {
     QPLAN_ADVICE_NONE,
+    QPLAN_ADVICE_CLEAN,       /* a run that was killed left this folder: qplan_clean removes it */
     QPLAN_ADVICE_FORCE,       /* .force of qplan_run or qplan_op_file replaces the output */
     QPLAN_ADVICE_CPU,         /* without .device the CPU computes, to the same bytes */
     QPLAN_ADVICE_AGAINST,     /* .against of qplan_inspect_options names the source */
@@ -310,14 +311,16 @@ struct qplan_entry {
 };
 
 /*
- * Opens a safetensors file and proves its whole layout before anything else is read. INVALID with
- * the byte and the tensor at fault, IO when the file system refuses, MEMORY.
+ * Opens a checkpoint: a safetensors file, a folder with one or with an index and its shards, or the
+ * index. Proves its whole layout before anything else is read. INVALID with the byte and the tensor
+ * at fault, IO when the file system refuses, MEMORY.
  */
 enum qplan_status qplan_checkpoint_open(struct qplan_checkpoint **out, const char *path,
                                         struct qplan_error *err);
 void qplan_checkpoint_close(struct qplan_checkpoint *checkpoint);
 
 const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint);
+bool qplan_checkpoint_is_folder(const struct qplan_checkpoint *checkpoint);
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint);
 size_t qplan_checkpoint_count(const struct qplan_checkpoint *checkpoint);
 
@@ -363,6 +366,8 @@ struct qplan_plan_options {
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
     enum qplan_zero_point zero_point;
+    const char *const *copy; /* files of a folder that the output takes over besides plain ones */
+    size_t n_copy;
 };
 
 /* Receives bytes; returns 0, or an errno value to stop. */
@@ -557,6 +562,12 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
                                 const struct qplan_inspect_options *options,
                                 const struct qplan_run *run, struct qplan_error *err);
 void qplan_report_free(struct qplan_report *report);
+
+/*
+ * Removes what a run that was killed has left of a folder: path with ".partial" behind it. IO if
+ * there is no such folder.
+ */
+enum qplan_status qplan_clean(const char *path, struct qplan_error *err);
 
 /* A number that may be unknown. */
 struct qplan_maybe {

@@ -134,11 +134,17 @@ static enum qplan_status close_failed(struct qp_st *st, enum qplan_status status
     return status;
 }
 
-enum qplan_status qp_st_open(struct qp_st *st, const char *path, struct qplan_error *err)
+enum qplan_status qp_st_open_written(struct qp_st *st, const char *path,
+                                     const struct qp_st_new *written, struct qplan_error *err)
 {
     *st = (struct qp_st){.file.fd = -1};
     QP_TRY(qp_file_open(&st->file, path, err));
-    return close_failed(st, read_file(st, NULL, err));
+    return close_failed(st, read_file(st, written, err));
+}
+
+enum qplan_status qp_st_open(struct qp_st *st, const char *path, struct qplan_error *err)
+{
+    return qp_st_open_written(st, path, NULL, err);
 }
 
 enum qplan_status qp_st_open_fd(struct qp_st *st, int fd, const char *path,
@@ -206,6 +212,11 @@ const struct qplan_entry *qp_entries_find(const struct qplan_entry *entries, siz
 {
     return find(entries, n_entries, sizeof *entries, qp_st_entry_name,
                 (struct qp_st_name){name, n});
+}
+
+struct qplan_entry *qp_entries_sort(struct qplan_entry *entries, size_t n)
+{
+    return qp_st_sort(entries, n, sizeof *entries, qp_st_entry_name);
 }
 
 const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n)

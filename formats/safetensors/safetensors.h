@@ -51,6 +51,10 @@ struct qp_st_new {
 enum qplan_status qp_st_open_fd(struct qp_st *st, int fd, const char *path,
                                 const struct qp_st_new *written, struct qplan_error *err);
 
+/* The same by its path; written may be NULL: then it may be any file. */
+enum qplan_status qp_st_open_written(struct qp_st *st, const char *path,
+                                     const struct qp_st_new *written, struct qplan_error *err);
+
 /* Proves a header alone, n bytes of JSON that would stand in a file of file_bytes. For tests. */
 enum qplan_status qp_st_parse(struct qp_st *st, const char *json, size_t n, uint64_t file_bytes,
                               const char *path, struct qplan_error *err);
@@ -60,6 +64,12 @@ void qp_st_close(struct qp_st *st);
 /* The entry with this name among n that are in byte-wise order of names, or NULL. */
 const struct qplan_entry *qp_entries_find(const struct qplan_entry *entries, size_t n_entries,
                                           const char *name, size_t n);
+
+/*
+ * Sorts n entries by name; equal names keep their order. As with realloc, the result takes the
+ * place of the block; NULL means that memory was refused and the block is as it was.
+ */
+struct qplan_entry *qp_entries_sort(struct qplan_entry *entries, size_t n);
 
 /* The entry of a file with this name, or NULL. */
 const struct qplan_entry *qp_st_find(const struct qp_st *st, const char *name, size_t n);

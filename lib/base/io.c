@@ -19,6 +19,8 @@ static const char *kind_of(mode_t mode)
         return "a pipe";
     if (S_ISSOCK(mode))
         return "a socket";
+    if (S_ISDIR(mode))
+        return "a folder";
     if (S_ISCHR(mode) || S_ISBLK(mode))
         return "a device";
     return "something else";
@@ -29,12 +31,6 @@ static enum qplan_status check_kind(const struct qp_file *file, mode_t mode,
 {
     if (S_ISREG(mode))
         return QPLAN_OK;
-    if (S_ISDIR(mode)) {
-        qp_fail(err, QPLAN_ERR_INVALID, file->shown,
-                "folders are not supported yet: expected a regular file, found a folder");
-        qp_hint(err, "name one .safetensors file");
-        return QPLAN_ERR_INVALID;
-    }
     return qp_fail(err, QPLAN_ERR_INVALID, file->shown,
                    "not a regular file: expected a regular file, found %s", kind_of(mode));
 }
@@ -108,12 +104,58 @@ void qp_file_close(struct qp_file *file)
     file->path = NULL;
 }
 
-enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *out, size_t n,
-                               struct qplan_error *err)
+/* ---- Files that are opened when they are needed ------------------------------------------------
+ */
+
+void qp_file_park(struct qp_file *file, struct qp_handles *handles)
+{
+    (void)close(file->fd);
+    file->fd = -1;
+    file->handles = handles;
+}
+
+static bool is_the_file(const struct qp_file *file, const struct stat *st)
+{
+    return st->st_dev == file->dev && st->st_ino == file->ino;
+}
+
+/* Opens a parked file again, if it is still the same one. */
+static int open_again(const void *owner, struct qplan_error *err)
+{
+    const struct qp_file *file = owner;
+    struct stat st;
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        (void)qp_fail_errno(err, errno, file->shown, "cannot open again");
+    } else if (fstat(fd, &st) != 0 || !is_the_file(file, &st)) {
+        (void)qp_fail(err, QPLAN_ERR_IO, file->shown,
+                      "the file changed while it was read: another one has its name");
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static enum qplan_status take_fd(const struct qp_file *file, int *fd, struct qplan_error *err)
+{
+    *fd = file->fd;
+    return file->handles ? qp_handles_take(file->handles, file, open_again, fd, err) : QPLAN_OK;
+}
+
+static void give_fd(const struct qp_file *file)
+{
+    if (file->handles)
+        qp_handles_give(file->handles, file);
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static enum qplan_status read_fd(const struct qp_file *file, int fd, uint64_t off, void *out,
+                                 size_t n, struct qplan_error *err)
 {
     char *to = out;
     while (n > 0) {
-        ssize_t got = pread(file->fd, to, n, (off_t)off);
+        ssize_t got = pread(fd, to, n, (off_t)off);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
@@ -134,6 +176,16 @@ enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *o
     return QPLAN_OK;
 }
 
+enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *out, size_t n,
+                               struct qplan_error *err)
+{
+    int fd;
+    QP_TRY(take_fd(file, &fd, err));
+    const enum qplan_status status = read_fd(file, fd, off, out, n, err);
+    give_fd(file);
+    return status;
+}
+
 /* Whether a copy between this address and this place of a file is slow. */
 static bool is_entangled(uintptr_t address, uint64_t off)
 {
@@ -152,11 +204,6 @@ void *qp_io_room(void *buffer, uint64_t off, uint64_t other)
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-static bool is_the_file(const struct qp_file *file, const struct stat *st)
-{
-    return st->st_dev == file->dev && st->st_ino == file->ino;
 }
 
 /* Whether the path still leads to the file. */
@@ -184,8 +231,12 @@ static const char *what_moved(const struct qp_file *file, const struct stat *now
 enum qplan_status qp_file_unchanged(const struct qp_file *file, struct qplan_error *err)
 {
     struct stat now;
-    if (fstat(file->fd, &now) != 0)
-        return qp_fail_errno(err, errno, file->shown, "cannot examine the file");
+    int fd;
+    QP_TRY(take_fd(file, &fd, err));
+    const int failed = fstat(fd, &now), errnum = errno;
+    give_fd(file);
+    if (failed)
+        return qp_fail_errno(err, errnum, file->shown, "cannot examine the file");
     if ((uint64_t)now.st_size != file->size)
         return qp_fail(err, QPLAN_ERR_IO, file->shown,
                        "the file changed while it was read: expected %" PRIu64

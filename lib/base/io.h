@@ -5,17 +5,18 @@
 #ifndef QP_BASE_IO_H
 #define QP_BASE_IO_H
 
-#include "error.h"
+#include "handles.h"
 
 #include <sys/types.h>
 #include <time.h>
 
 /* An input file, open for reading. Never mapped: a file that shrinks must give an error. */
 struct qp_file {
-    int fd;           /* -1 = closed */
-    bool borrowed_fd; /* the fd belongs to somebody else */
-    char *path;       /* as given */
-    char shown[512];  /* path, escaped for messages */
+    int fd;                     /* -1 = closed, or opened when it is needed */
+    struct qp_handles *handles; /* which open it then; the file must not move */
+    bool borrowed_fd;           /* the fd belongs to somebody else */
+    char *path;                 /* as given */
+    char shown[512];            /* path, escaped for messages */
     uint64_t size;
     dev_t dev;
     ino_t ino;
@@ -31,6 +32,9 @@ enum qplan_status qp_file_open(struct qp_file *file, const char *path, struct qp
 enum qplan_status qp_file_wrap(struct qp_file *file, int fd, const char *path,
                                struct qplan_error *err);
 void qp_file_close(struct qp_file *file);
+
+/* Closes the descriptor of a file, which handles open again whenever it is needed. */
+void qp_file_park(struct qp_file *file, struct qp_handles *handles);
 
 /* Reads exactly n bytes at off. IO if the file ends before (it became shorter). */
 enum qplan_status qp_file_read(const struct qp_file *file, uint64_t off, void *out, size_t n,

@@ -23,7 +23,10 @@ struct engine {
     struct item *items;          /* in name order */
     size_t n_items;
     struct qp_flat flat;
-    struct qp_st_new output;
+    struct qp_news news;
+    struct qp_side side;
+    struct qp_st_pair *pairs; /* the metadata of the file whose header is made */
+    struct qp_arena arena;
 };
 
 /* What a worker does at a time: elements of a quantized tensor, bytes of another. */
@@ -211,7 +214,8 @@ static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dt
         const struct qp_tensor *t = &e->file->tensors[i];
         e->items[e->n_items++] = (struct item){
             .tensor = t,
-            .output = {.name = t->name,
+            .output = {.file = t->entry->file,
+                       .name = t->name,
                        .name_len = t->name_len,
                        .shape = t->shape,
                        .rank = t->rank,
@@ -222,27 +226,37 @@ static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dt
     return QPLAN_OK;
 }
 
-/* Offsets and header of the output: the file's metadata without what qplan adds itself. */
-static enum qplan_status make_header(struct engine *e, struct qplan_error *err)
+/* The metadata of a file of the output: that of the file it is made of, without what qplan adds. */
+static enum qplan_status metadata_of(void *ctx, size_t file, const struct qp_st_pair **pairs,
+                                     size_t *n, struct qplan_error *err)
 {
-    const struct qp_st *st = &e->file->source.files[0];
-    struct qplan_entry **order = qp_alloc(e->n_items, sizeof *order);
-    struct qp_st_pair *metadata = qp_alloc(st->n_metadata, sizeof *metadata);
-    enum qplan_status status = QPLAN_OK;
-    size_t n = 0;
-    if (order && metadata) {
-        for (size_t i = 0; i < e->n_items; i++)
-            order[i] = &e->items[i].output;
-        for (size_t i = 0; i < st->n_metadata; i++) {
-            if (!qp_owns_key(&st->metadata[i]))
-                metadata[n++] = st->metadata[i];
-        }
-        status = qp_st_make(&e->output, order, e->n_items, metadata, n, st->file.shown, err);
-    } else {
-        status = qp_fail_memory(err, "tensors", e->n_items * sizeof *order);
+    struct engine *e = ctx;
+    const struct qp_st *st = &e->file->source.files[file];
+    qp_free(e->pairs);
+    e->pairs = qp_alloc(st->n_metadata, sizeof *e->pairs);
+    if (!e->pairs)
+        return qp_fail_memory(err, "tensors", st->n_metadata * sizeof *e->pairs);
+    *n = 0;
+    for (size_t i = 0; i < st->n_metadata; i++) {
+        if (!qp_owns_key(&st->metadata[i]))
+            e->pairs[(*n)++] = st->metadata[i];
     }
-    qp_free(order);
-    qp_free(metadata);
+    *pairs = e->pairs;
+    return QPLAN_OK;
+}
+
+/* Offsets and headers of the output. */
+static enum qplan_status make_headers(struct engine *e, const char *path, struct qplan_error *err)
+{
+    struct qplan_entry **outputs = qp_alloc(e->n_items, sizeof *outputs);
+    if (!outputs)
+        return qp_fail_memory(err, "tensors", e->n_items * sizeof *outputs);
+    for (size_t i = 0; i < e->n_items; i++)
+        outputs[i] = &e->items[i].output;
+    enum qplan_status status = qp_news_name(&e->news, &e->file->source, path, &e->arena, err);
+    if (status == QPLAN_OK)
+        status = qp_news_make(&e->news, outputs, e->n_items, metadata_of, e, err);
+    qp_free(outputs);
     return status;
 }
 
@@ -287,10 +301,12 @@ static enum qplan_status write_tensors(struct engine *e, const char *path,
                                                 .step = step};
     bool synced = true;
     e->flat = (struct qp_flat){.ctx = e, .n_items = e->n_items, .length = item_length};
-    QP_TRY(qp_job_run(&e->job, e->device ? &on_device : &on_cpu, run, e->output.data_bytes, err));
+    QP_TRY(qp_job_run(&e->job, e->device ? &on_device : &on_cpu, run, qp_news_data_bytes(&e->news),
+                      err));
     QP_TRY(qp_source_unchanged(&e->file->source, err));
     QP_TRY(make_report(report, e, path, err));
-    QP_TRY(qp_outs_commit(&e->outs, &synced, err));
+    QP_TRY(qp_side_warn(&e->side, path, &(*report)->warnings, &(*report)->arena, err));
+    QP_TRY(qp_outs_commit(&e->outs, &(*report)->owned->source, &synced, err));
     return qp_report_notes(*report, e->job.n_ran == e->job.n_workers, synced, err);
 }
 
@@ -298,8 +314,14 @@ static enum qplan_status write_output(struct engine *e, const char *path,
                                       const struct qplan_run *run, struct qplan_report **report,
                                       struct qplan_error *err)
 {
-    QP_TRY(make_header(e, err));
-    QP_TRY(qp_outs_open(&e->outs, path, run && run->force, &e->output, 1, &e->file->source, err));
+    QP_TRY(make_headers(e, path, err));
+    QP_TRY(qp_side_find(&e->side, &e->file->source, NULL, 0, &e->arena, err));
+    const struct qp_outs_request request = {.path = path,
+                                            .force = run && run->force,
+                                            .news = &e->news,
+                                            .source = &e->file->source,
+                                            .side = &e->side};
+    QP_TRY(qp_outs_open(&e->outs, &request, err));
     enum qplan_status status = write_tensors(e, path, run, report, err);
     qp_outs_discard(&e->outs);
     return status;
@@ -354,7 +376,9 @@ enum qplan_status qplan_dequantize(struct qplan_report **report,
         *report = NULL;
     }
     qp_free(e->items);
-    qp_free(e->output.header);
+    qp_free(e->pairs);
+    qp_news_free(&e->news);
+    qp_arena_free(&e->arena);
     qp_free(e);
     return status;
 }

@@ -78,7 +78,7 @@ static enum qplan_status commit(struct qp_outs *outs, struct qplan_report *repor
                                 struct qplan_error *err)
 {
     bool synced;
-    QP_TRY(qp_outs_commit(outs, &synced, err));
+    QP_TRY(qp_outs_commit(outs, &report->owned->source, &synced, err));
     return qp_report_notes(report, all_threads, synced, err);
 }
 
@@ -115,8 +115,12 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
     *report = NULL;
     QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
     QP_TRY(take_device(plan, run, err));
-    QP_TRY(qp_outs_open(&outs, options->out_path, run && run->force, plan->files, plan->n_files,
-                        &plan->checkpoint->source, err));
+    const struct qp_outs_request request = {.path = options->out_path,
+                                            .force = run && run->force,
+                                            .news = &plan->news,
+                                            .source = &plan->checkpoint->source,
+                                            .side = &plan->side};
+    QP_TRY(qp_outs_open(&outs, &request, err));
     enum qplan_status status = write_tensors(plan, &outs, run, &all_threads, err);
     if (status == QPLAN_OK)
         status = check_written(report, plan, &outs, options, run, err);

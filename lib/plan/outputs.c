@@ -11,14 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void qp_put_stem(struct qp_writer *w, const char *path)
+void qp_put_stem(struct qp_writer *w, const struct qp_source *source)
 {
-    static const char extension[] = ".safetensors";
+    const char *path = source->is_folder ? source->folder.name : source->path;
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    size_t n = strlen(name), n_extension = sizeof extension - 1;
-    if (n > n_extension && strcmp(name + n - n_extension, extension) == 0)
-        n -= n_extension;
+    size_t n = strlen(name), n_suffix = strlen(QP_CHECKPOINT_SUFFIX);
+    if (!source->is_folder && n > n_suffix &&
+        strcmp(name + n - n_suffix, QP_CHECKPOINT_SUFFIX) == 0)
+        n -= n_suffix;
     qp_put(w, name, n);
 }
 
@@ -43,7 +44,6 @@ static bool add_outputs(struct qplan_plan *plan, struct qp_plan_tensor *t, struc
     t->result.entry = entries;
     if (!qp_is_quantized(t)) {
         *entries = *t->source->entry;
-        entries->file = 0;
         plan->n_outputs++;
         return true;
     }
@@ -51,6 +51,8 @@ static bool add_outputs(struct qplan_plan *plan, struct qp_plan_tensor *t, struc
     t->result.n_parts =
         (uint8_t)plan->format->parts(&t->result, &plan->options, &plan->arena, *parts, entries);
     t->result.parts = *parts;
+    for (unsigned i = 0; i < t->result.n_parts; i++)
+        entries[i].file = t->source->entry->file; /* what becomes of a tensor stays in its shard */
     *parts += t->result.n_parts;
     plan->n_outputs += t->result.n_parts;
     return t->result.n_parts > 0;
@@ -146,20 +148,26 @@ static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan
 /* ---- Metadata ----------------------------------------------------------------------------------
  */
 
-static enum qplan_status put_records(const struct qplan_plan *plan, struct qp_writer *w,
-                                     struct qplan_error *err)
+/* What the metadata of files are made of. */
+struct metadata {
+    const struct qplan_plan *plan;
+    const struct qp_tensor **quantized; /* room for all tensors */
+    struct qp_st_pair *pairs;           /* room for those of any file */
+    struct qp_writer records;           /* of the file at hand */
+};
+
+/* The records of the tensors of one file. */
+static enum qplan_status put_records(struct metadata *m, size_t file, struct qplan_error *err)
 {
     size_t n = 0;
-    const struct qp_tensor **quantized = qp_alloc(plan->n_tensors, sizeof *quantized);
-    if (!quantized)
-        return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *quantized);
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (qp_is_quantized(&plan->tensors[i]))
-            quantized[n++] = &plan->tensors[i].result;
+    for (size_t i = 0; i < m->plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &m->plan->tensors[i];
+        if (qp_is_quantized(t) && t->result.entry->file == file)
+            m->quantized[n++] = &t->result;
     }
-    qp_put_records(w, quantized, n);
-    qp_free(quantized);
-    return qp_writer_finish(w, "plan", err);
+    m->records.n = 0;
+    qp_put_records(&m->records, m->quantized, n);
+    return qp_writer_finish(&m->records, "plan", err);
 }
 
 static int by_key(const void *a, const void *b)
@@ -184,38 +192,49 @@ static size_t join_metadata(const struct qp_st *st, const struct qp_writer *reco
     return n;
 }
 
-/* ---- The whole ---------------------------------------------------------------------------------
- */
-
-/* Order, offsets and header of the output, in arrays that the caller has. */
-static enum qplan_status fill_file(struct qplan_plan *plan, struct qp_writer *records,
-                                   struct qp_st_pair *pairs, struct qplan_entry **order,
-                                   struct qplan_error *err)
+static enum qplan_status metadata_of(void *ctx, size_t file, const struct qp_st_pair **pairs,
+                                     size_t *n, struct qplan_error *err)
 {
-    char shown[512];
-    QP_TRY(put_records(plan, records, err));
-    const size_t n_pairs = join_metadata(&plan->checkpoint->source.files[0], records, pairs);
-    for (size_t i = 0; i < plan->n_outputs; i++)
-        order[i] = &plan->outputs[i];
-    (void)qp_escape(shown, sizeof shown, plan->output_name, strlen(plan->output_name));
-    return qp_st_make(&plan->files[0], order, plan->n_outputs, pairs, n_pairs, shown, err);
+    struct metadata *m = ctx;
+    QP_TRY(put_records(m, file, err));
+    *n = join_metadata(&m->plan->checkpoint->source.files[file], &m->records, m->pairs);
+    *pairs = m->pairs;
+    return QPLAN_OK;
+}
+
+static size_t most_pairs(const struct qp_source *source)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < source->listing.n_files; i++)
+        most = source->files[i].n_metadata > most ? source->files[i].n_metadata : most;
+    return most;
 }
 
 static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error *err)
 {
-    const size_t n_pairs = plan->checkpoint->source.files[0].n_metadata + QP_OWN_PAIRS;
-    struct qplan_entry **order = qp_alloc(plan->n_outputs, sizeof *order);
-    struct qp_st_pair *pairs = qp_alloc(n_pairs, sizeof *pairs);
-    struct qp_writer records;
-    qp_writer_init(&records);
-    enum qplan_status status = order && pairs
-                                   ? fill_file(plan, &records, pairs, order, err)
-                                   : qp_fail_memory(err, "plan", plan->n_outputs * sizeof *order);
-    qp_writer_free(&records);
-    qp_free(pairs);
-    qp_free(order);
+    const size_t n_pairs = most_pairs(&plan->checkpoint->source) + QP_OWN_PAIRS;
+    struct qplan_entry **outputs = qp_alloc(plan->n_outputs, sizeof *outputs);
+    struct metadata m = {.plan = plan,
+                         .quantized = qp_alloc(plan->n_tensors, sizeof *m.quantized),
+                         .pairs = qp_alloc(n_pairs, sizeof *m.pairs)};
+    enum qplan_status status = QPLAN_OK;
+    qp_writer_init(&m.records);
+    if (outputs && m.quantized && m.pairs) {
+        for (size_t i = 0; i < plan->n_outputs; i++)
+            outputs[i] = &plan->outputs[i];
+        status = qp_news_make(&plan->news, outputs, plan->n_outputs, metadata_of, &m, err);
+    } else {
+        status = qp_fail_memory(err, "plan", plan->n_outputs * sizeof *outputs);
+    }
+    qp_writer_free(&m.records);
+    qp_free(m.pairs);
+    qp_free(m.quantized);
+    qp_free(outputs);
     return status;
 }
+
+/* ---- The whole ---------------------------------------------------------------------------------
+ */
 
 static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_error *err)
 {
@@ -223,15 +242,24 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
     if (plan->n_quantized == 0)
         QP_TRY(qp_warn(&plan->warnings, &plan->arena, "nothing-quantized", path,
                        "no tensor is quantized: the output is a copy", err));
-    if (plan->files[0].header_bytes - 8 > QP_ST_WARN_HEADER)
+    bool is_long = false;
+    for (size_t i = 0; i < plan->news.n_files; i++)
+        is_long |= plan->news.files[i].header_bytes - 8 > QP_ST_WARN_HEADER;
+    if (is_long)
         QP_TRY(qp_warn(
             &plan->warnings, &plan->arena, "header-over-25MB", path,
             "the header of the output passes 25,000,000 bytes, which some readers refuse", err));
-    return QPLAN_OK;
+    const struct qp_warnings *found = &plan->checkpoint->source.warnings;
+    for (size_t i = 0; i < found->n; i++)
+        QP_TRY(qp_warn(&plan->warnings, &plan->arena, found->list[i].code, found->list[i].subject,
+                       found->list[i].message, err));
+    return qp_side_warn(&plan->side, path, &plan->warnings, &plan->arena, err);
 }
 
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
+    QP_TRY(
+        qp_news_name(&plan->news, &plan->checkpoint->source, plan->output_name, &plan->arena, err));
     QP_TRY(make_outputs(plan, err));
     QP_TRY(check_lengths(plan, err));
     if (plan->options.zero_point != QPLAN_ZERO_POINT_ALWAYS) /* then some parts are left out */
@@ -253,7 +281,7 @@ const char *qplan_plan_output_name(const struct qplan_plan *plan)
 
 uint64_t qplan_plan_output_bytes(const struct qplan_plan *plan)
 {
-    return plan->files[0].header_bytes + plan->files[0].data_bytes;
+    return qp_news_bytes(&plan->news);
 }
 
 size_t qplan_plan_warning_count(const struct qplan_plan *plan)

@@ -7,6 +7,8 @@
 #include "lib/base/warning.h"
 #include "lib/calibrate/calibrate.h"
 #include "lib/store/checkpoint.h"
+#include "lib/store/news.h"
+#include "lib/store/side.h"
 
 struct qp_plan_tensor {
     const struct qp_tensor *source;
@@ -24,11 +26,10 @@ struct qplan_plan {
     enum qplan_nonfinite nonfinite;
     struct qp_plan_tensor *tensors; /* in name order, as the checkpoint's */
     size_t n_tensors, n_quantized;
-    char *output_name; /* bare */
+    char *output_name; /* bare: of the file or the folder */
 
-    /* The files of the output: one for now. */
-    struct qp_st_new *files;
-    size_t n_files;
+    struct qp_news news;         /* the files of the output */
+    struct qp_side side;         /* and what is in its folder besides */
     struct qplan_entry *outputs; /* the stored tensors of all tensors, one behind the other */
     struct qp_part *parts;       /* of quantized ones */
     size_t n_outputs;
@@ -64,8 +65,8 @@ enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err
 /* Computes outputs, offsets and headers of a plan whose decisions stand, and its warnings. */
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err);
 
-/* Appends the file name of a path without its folder and without ".safetensors". */
-void qp_put_stem(struct qp_writer *w, const char *path);
+/* Appends the name of a folder, or of a file without ".safetensors". */
+void qp_put_stem(struct qp_writer *w, const struct qp_source *source);
 
 /* Why a tensor cannot be quantized whatever is asked ("rank 1", "not a float"), or NULL. */
 const char *qp_unquantizable(const struct qp_tensor *tensor);

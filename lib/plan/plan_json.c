@@ -89,14 +89,14 @@ static void put_files(struct qp_writer *w, const struct qplan_plan *plan)
     qp_json_open(w, '{');
     qp_json_key(w, "files");
     qp_json_open(w, '[');
-    for (size_t i = 0; i < plan->n_files; i++) {
+    for (size_t i = 0; i < plan->news.n_files; i++) {
         qp_json_open(w, '{');
         qp_json_key(w, "file");
-        qp_json_put_str(w, plan->output_name);
+        qp_json_put_str(w, plan->news.names[i]);
         qp_json_key(w, "bytes");
-        qp_json_put_u64(w, plan->files[i].header_bytes + plan->files[i].data_bytes);
+        qp_json_put_u64(w, plan->news.files[i].header_bytes + plan->news.files[i].data_bytes);
         qp_json_key(w, "header_bytes");
-        qp_json_put_u64(w, plan->files[i].header_bytes);
+        qp_json_put_u64(w, plan->news.files[i].header_bytes);
         qp_json_close(w, '}');
     }
     qp_json_close(w, ']');

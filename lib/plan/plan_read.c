@@ -229,42 +229,66 @@ static enum qplan_status check_outputs(const struct reader *r, const struct qp_p
     return QPLAN_OK;
 }
 
+static void put_file_count(char out[32], size_t n)
+{
+    if (n == 1)
+        (void)snprintf(out, 32, "one file");
+    else
+        (void)snprintf(out, 32, "%zu files", n);
+}
+
 enum { O_FILE, O_BYTES, O_HEADER };
 
-/* The one file of .output; members that are absent stay NULL. */
-static enum qplan_status output_file(const struct reader *r, const struct qp_plan_value *output,
-                                     const struct qp_plan_value **m,
-                                     const struct qp_plan_value **total)
+/* The files of .output, as many as the source has, and the bytes of all. */
+static enum qplan_status output_files(const struct reader *r, const struct qp_plan_value *output,
+                                      const struct qp_plan_value **files,
+                                      const struct qp_plan_value **total)
 {
     static const char *const keys[] = {"files", "bytes", NULL};
-    static const char *const file_keys[] = {"file", "bytes", "header_bytes", NULL};
     const struct qp_plan_value *o[MAX_KEYS] = {NULL};
+    char expected[32];
+    const size_t n = r->plan->checkpoint->source.listing.n_files;
     QP_TRY(qp_plan_members(&r->tree, output, "output", keys, o));
+    *files = o[0];
     *total = o[1];
-    if (!qp_plan_is_array(o[0]) || o[0]->n != 1)
-        return qp_plan_bad(&r->tree, "output.files", "one file", NULL);
-    return qp_plan_members(&r->tree, qp_plan_first(o[0]), "output.files", file_keys, m);
+    put_file_count(expected, n);
+    return qp_plan_is_array(o[0]) && o[0]->n == n
+               ? QPLAN_OK
+               : qp_plan_bad(&r->tree, "output.files", expected, NULL);
+}
+
+/* The members of one of them; those that are absent stay NULL. */
+static enum qplan_status output_file(const struct reader *r, const struct qp_plan_value *file,
+                                     const struct qp_plan_value **m)
+{
+    static const char *const keys[] = {"file", "bytes", "header_bytes", NULL};
+    return qp_plan_members(&r->tree, file, "output.files", keys, m);
 }
 
 static char *default_name(struct qplan_plan *plan)
 {
+    const struct qp_source *source = &plan->checkpoint->source;
     struct qp_writer w;
     qp_writer_init(&w);
-    qp_put_stem(&w, plan->checkpoint->source.path);
-    qp_puts(&w, ".quantized.safetensors");
+    qp_put_stem(&w, source);
+    qp_puts(&w, source->is_folder ? "-quantized" : ".quantized" QP_CHECKPOINT_SUFFIX);
     char *name = w.error ? NULL : qp_arena_join(&plan->arena, w.data, w.n, "");
     qp_writer_free(&w);
     return name;
 }
 
+/* The name of a file is that in the plan, if it has one; the shards of a folder have their own. */
 static enum qplan_status read_output_name(const struct reader *r,
                                           const struct qp_plan_value *output)
 {
     struct qplan_plan *plan = r->plan;
-    const struct qp_plan_value *m[MAX_KEYS] = {NULL}, *total;
-    if (output)
-        QP_TRY(output_file(r, output, m, &total));
-    const char *name = qp_plan_text(&r->tree, m[O_FILE]);
+    const struct qp_plan_value *m[MAX_KEYS] = {NULL}, *files, *total;
+    const char *name = NULL;
+    if (output && !plan->checkpoint->source.is_folder) {
+        QP_TRY(output_files(r, output, &files, &total));
+        QP_TRY(output_file(r, qp_plan_first(files), m));
+        name = qp_plan_text(&r->tree, m[O_FILE]);
+    }
     if (m[O_FILE] &&
         (!name || !*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0))
         return qp_plan_bad(&r->tree, "output.files[0].file", "a bare file name", name);
@@ -273,18 +297,33 @@ static enum qplan_status read_output_name(const struct reader *r,
     return plan->output_name ? QPLAN_OK : qp_fail_memory(r->tree.err, r->tree.name, 0);
 }
 
+static enum qplan_status check_output_file(const struct reader *r, const struct qp_plan_value *file,
+                                           size_t i)
+{
+    const struct qp_news *news = &r->plan->news;
+    const struct qp_st_new *made = &news->files[i];
+    const struct qp_plan_value *m[MAX_KEYS] = {NULL};
+    QP_TRY(output_file(r, file, m));
+    if (m[O_FILE] && !qp_plan_is_string(&r->tree, m[O_FILE], news->names[i]))
+        return stale(r, "the name of a file of the output");
+    if ((m[O_BYTES] && !qp_plan_is_number(m[O_BYTES], made->header_bytes + made->data_bytes)) ||
+        (m[O_HEADER] && !qp_plan_is_number(m[O_HEADER], made->header_bytes)))
+        return stale(r, "the size of the output");
+    return QPLAN_OK;
+}
+
 static enum qplan_status check_output(const struct reader *r, const struct qp_plan_value *output)
 {
-    const struct qplan_plan *plan = r->plan;
-    const struct qp_plan_value *m[MAX_KEYS] = {NULL}, *total;
+    const struct qp_plan_value *files, *total;
     if (!output)
         return QPLAN_OK;
-    QP_TRY(output_file(r, output, m, &total));
-    uint64_t bytes = qplan_plan_output_bytes(plan);
-    bool same = (!m[O_BYTES] || qp_plan_is_number(m[O_BYTES], bytes)) &&
-                (!total || qp_plan_is_number(total, bytes)) &&
-                (!m[O_HEADER] || qp_plan_is_number(m[O_HEADER], plan->files[0].header_bytes));
-    return same ? QPLAN_OK : stale(r, "the size of the output");
+    QP_TRY(output_files(r, output, &files, &total));
+    const struct qp_plan_value *file = qp_plan_first(files);
+    for (uint32_t i = 0; i < files->n; i++, file = qp_plan_next(file))
+        QP_TRY(check_output_file(r, file, i));
+    return !total || qp_plan_is_number(total, qplan_plan_output_bytes(r->plan))
+               ? QPLAN_OK
+               : stale(r, "the size of the output");
 }
 
 /* ---- The document ------------------------------------------------------------------------------
@@ -305,19 +344,27 @@ static const char *const plan_keys[] = {"schema",      "numerics",   "format", "
                                         "indivisible", "zero_point", "source", "output",
                                         "tensors",     NULL};
 
+/* The files of the source, in their order: their sizes tell another checkpoint. */
 static enum qplan_status check_source(const struct reader *r, const struct qp_plan_value *source)
 {
     static const char *const keys[] = {"file", "bytes", NULL};
-    const struct qp_file *file = &r->plan->checkpoint->source.files[0].file;
-    const struct qp_plan_value *m[MAX_KEYS] = {NULL};
-    if (!qp_plan_is_array(source) || source->n != 1)
-        return qp_plan_bad(&r->tree, "source", "one file", NULL);
-    QP_TRY(qp_plan_members(&r->tree, qp_plan_first(source), "source", keys, m));
-    if (!qp_plan_is_number(m[1], file->size))
-        return qp_fail(r->tree.err, QPLAN_ERR_INVALID, r->tree.name,
-                       "the plan is for another checkpoint: expected %" PRIu64
-                       " bytes, found %" PRIu64 " in %s",
-                       qp_plan_number(m[1]), file->size, file->shown);
+    const struct qp_source *here = &r->plan->checkpoint->source;
+    char expected[32];
+    const size_t n = here->listing.n_files;
+    put_file_count(expected, n);
+    if (!qp_plan_is_array(source) || source->n != n)
+        return qp_plan_bad(&r->tree, "source", expected, NULL);
+    const struct qp_plan_value *value = qp_plan_first(source);
+    for (size_t i = 0; i < n; i++, value = qp_plan_next(value)) {
+        const struct qp_file *file = &here->files[i].file;
+        const struct qp_plan_value *m[MAX_KEYS] = {NULL};
+        QP_TRY(qp_plan_members(&r->tree, value, "source", keys, m));
+        if (!qp_plan_is_number(m[1], file->size))
+            return qp_fail(r->tree.err, QPLAN_ERR_INVALID, r->tree.name,
+                           "the plan is for another checkpoint: expected %" PRIu64
+                           " bytes, found %" PRIu64 " in %s",
+                           qp_plan_number(m[1]), file->size, file->shown);
+    }
     return QPLAN_OK;
 }
 
@@ -352,6 +399,8 @@ static enum qplan_status read_document(const struct reader *r)
     QP_TRY(read_tensors(r, m[P_TENSORS]));
     QP_TRY(read_output_name(r, m[P_OUTPUT]));
     QP_TRY(qp_plan_check(r->plan, r->tree.err));
+    QP_TRY(qp_side_find(&r->plan->side, &r->plan->checkpoint->source, NULL, 0, &r->plan->arena,
+                        r->tree.err));
     QP_TRY(qp_plan_layout(r->plan, r->tree.err));
     QP_TRY(check_output(r, m[P_OUTPUT]));
     return check_outputs(r, m[P_TENSORS]);

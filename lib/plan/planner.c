@@ -34,10 +34,8 @@ enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkp
         return qp_fail_memory(err, "plan", sizeof *plan);
     plan->checkpoint = checkpoint;
     plan->format = qp_format_find("qplan");
-    plan->files = qp_alloc(1, sizeof *plan->files);
-    plan->n_files = 1;
     plan->tensors = qp_alloc(n, sizeof *plan->tensors);
-    if (!plan->tensors || !plan->files) {
+    if (!plan->tensors) {
         qplan_plan_free(plan);
         return qp_fail_memory(err, "plan", n * sizeof *plan->tensors);
     }
@@ -54,9 +52,7 @@ void qplan_plan_free(struct qplan_plan *plan)
     if (!plan)
         return;
     qp_free(plan->tensors);
-    for (size_t i = 0; plan->files && i < plan->n_files; i++)
-        qp_free(plan->files[i].header);
-    qp_free(plan->files);
+    qp_news_free(&plan->news);
     qp_free(plan->outputs);
     qp_free(plan->parts);
     qp_arena_free(&plan->arena);
@@ -303,7 +299,10 @@ static enum qplan_status decide_all(struct qplan_plan *plan,
 /* ---- The name of the output --------------------------------------------------------------------
  */
 
-/* STEM.DTYPE[-GRAN][-asym|-sym][-narrow].safetensors; what is the default is left out. */
+/*
+ * STEM.DTYPE[-GRAN][-asym|-sym][-narrow].safetensors, of a folder STEM-DTYPE...; what is the
+ * default is left out.
+ */
 static enum qplan_status name_output(struct qplan_plan *plan, const struct qplan_scheme *scheme,
                                      struct qplan_error *err)
 {
@@ -323,8 +322,8 @@ static enum qplan_status name_output(struct qplan_plan *plan, const struct qplan
         *colon = '-';
     struct qp_writer w;
     qp_writer_init(&w);
-    qp_put_stem(&w, plan->checkpoint->source.path);
-    qp_printf(&w, ".%s.safetensors", text);
+    qp_put_stem(&w, &plan->checkpoint->source);
+    qp_printf(&w, plan->checkpoint->source.is_folder ? "-%s" : ".%s" QP_CHECKPOINT_SUFFIX, text);
     plan->output_name = w.error ? NULL : qp_arena_join(&plan->arena, w.data, w.n, "");
     qp_writer_free(&w);
     return plan->output_name ? QPLAN_OK : qp_fail_memory(err, "plan", QPLAN_SCHEME_TEXT);
@@ -356,6 +355,9 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
         status = decide_all(plan, options, err);
     if (status == QPLAN_OK)
         status = name_output(plan, &options->scheme, err);
+    if (status == QPLAN_OK)
+        status = qp_side_find(&plan->side, &checkpoint->source, options->copy, options->n_copy,
+                              &plan->arena, err);
     if (status == QPLAN_OK)
         status = qp_plan_layout(plan, err);
     if (status != QPLAN_OK) {

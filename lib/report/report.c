@@ -183,7 +183,9 @@ static enum qplan_status describe_files(struct builder *b)
     struct qplan_report *report = b->report;
     report->command = q->command;
     report->format = q->file->format ? q->file->format->name : "safetensors";
-    report->header_bytes = q->file->source.files[0].header_bytes;
+    report->n_files = q->file->source.listing.n_files;
+    for (size_t i = 0; i < report->n_files; i++)
+        report->header_bytes += q->file->source.files[i].header_bytes;
     report->total.sums.file_bytes = q->file->source.n_bytes;
     report->path = qp_arena_join(&report->arena, q->path, strlen(q->path), "");
     if (q->source) {
@@ -193,8 +195,9 @@ static enum qplan_status describe_files(struct builder *b)
     }
     if (!report->path || (q->source && !report->source_path))
         return qp_fail_memory(b->err, "report", strlen(q->path));
-    for (size_t i = 0; q->plan && i < q->plan->warnings.n; i++) {
-        const struct qp_warning *w = &q->plan->warnings.list[i];
+    const struct qp_warnings *found = q->plan ? &q->plan->warnings : &q->file->source.warnings;
+    for (size_t i = 0; i < found->n; i++) {
+        const struct qp_warning *w = &found->list[i];
         QP_TRY(qp_warn(&report->warnings, &report->arena, w->code, w->subject, w->message, b->err));
     }
     return QPLAN_OK;

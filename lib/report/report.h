@@ -34,8 +34,9 @@ struct qplan_report {
     const char *command;
     char *path;
     const char *format; /* "qplan" or "safetensors" */
-    uint64_t header_bytes;
-    char *source_path; /* NULL = not measured */
+    size_t n_files;
+    uint64_t header_bytes; /* of all files */
+    char *source_path;     /* NULL = not measured */
     uint64_t source_file_bytes;
     struct qp_figures total;
     struct qp_row *rows; /* in name order */

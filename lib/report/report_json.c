@@ -66,7 +66,7 @@ static void put_files(struct qp_writer *w, const struct qplan_report *report)
     put_text(w, "format", report->format);
     put_count(w, "bytes", report->total.sums.file_bytes);
     put_count(w, "header_bytes", report->header_bytes);
-    put_count(w, "shards", 1);
+    put_count(w, "shards", report->n_files);
     qp_json_close(w, '}');
     qp_json_key(w, "source");
     if (!report->source_path) {

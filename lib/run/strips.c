@@ -44,8 +44,7 @@ static enum qplan_status flush_joined(const struct qp_worker *w, struct qp_joine
     joined->n = 0;
     if (n == 0)
         return QPLAN_OK;
-    return qp_out_write(&w->context->outs->files[joined->file], joined->at, joined->data, n,
-                        w->err);
+    return qp_outs_write_at(w->context->outs, joined->file, joined->at, joined->data, n, w->err);
 }
 
 enum qplan_status qp_worker_write(struct qp_worker *w, enum qp_joined_kind kind,

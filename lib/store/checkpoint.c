@@ -225,6 +225,11 @@ const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint)
     return checkpoint->source.path;
 }
 
+bool qplan_checkpoint_is_folder(const struct qplan_checkpoint *checkpoint)
+{
+    return checkpoint->source.is_folder;
+}
+
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint)
 {
     return checkpoint->source.n_bytes;

@@ -4,27 +4,59 @@
 #include "outs.h"
 
 #include "lib/base/alloc.h"
+#include "shard_index.h"
 
 #include <string.h>
 
-enum qplan_status qp_outs_open(struct qp_outs *outs, const char *path, bool force,
-                               const struct qp_st_new *news, size_t n_files,
-                               const struct qp_source *source, struct qplan_error *err)
+/* ---- Opening -----------------------------------------------------------------------------------
+ */
+
+static enum qplan_status open_file(struct qp_outs *outs, const struct qp_outs_request *r,
+                                   struct qplan_error *err)
 {
-    const struct qp_out_request request = {.path = path,
-                                           .force = force,
-                                           .n_bytes = news[0].header_bytes + news[0].data_bytes,
-                                           .input = &source->files[0].file,
+    const struct qp_out_request request = {.path = r->path,
+                                           .force = r->force,
+                                           .n_bytes = qp_news_bytes(r->news),
+                                           .input = &r->source->files[0].file,
                                            .like_input = true};
-    *outs = (struct qp_outs){.news = news};
-    outs->files = qp_alloc(n_files, sizeof *outs->files);
-    if (!outs->files)
-        return qp_fail_memory(err, "outputs", n_files * sizeof *outs->files);
-    enum qplan_status status = qp_out_open(&outs->files[0], &request, err);
-    if (status == QPLAN_OK) {
-        outs->n_files = n_files;
-        status = qp_out_write(&outs->files[0], 0, news[0].header, news[0].header_bytes, err);
-    }
+    return qp_out_open(&outs->file, &request, err);
+}
+
+/* A shard has the mode of the shard that it is made of. */
+static enum qplan_status open_folder(struct qp_outs *outs, const struct qp_outs_request *r,
+                                     struct qplan_error *err)
+{
+    mode_t *modes = qp_alloc(r->news->n_files, sizeof *modes);
+    if (!modes)
+        return qp_fail_memory(err, "outputs", r->news->n_files * sizeof *modes);
+    for (size_t i = 0; i < r->news->n_files; i++)
+        modes[i] = r->source->files[i].file.mode;
+    const struct qp_stage_request request = {.path = r->path,
+                                             .force = r->force,
+                                             .names = r->news->names,
+                                             .modes = modes,
+                                             .n_files = r->news->n_files,
+                                             .others = r->side->names,
+                                             .n_others = r->side->n,
+                                             .n_bytes = qp_news_bytes(r->news) + r->side->n_bytes,
+                                             .source = r->source->path};
+    const enum qplan_status status = qp_stage_open(&outs->stage, &request, err);
+    qp_free(modes);
+    return status;
+}
+
+enum qplan_status qp_outs_open(struct qp_outs *outs, const struct qp_outs_request *request,
+                               struct qplan_error *err)
+{
+    const struct qp_news *news = request->news;
+    *outs = (struct qp_outs){.news = news, .side = request->side};
+    outs->is_folder = request->source->is_folder;
+    QP_TRY((outs->is_folder ? open_folder : open_file)(outs, request, err));
+    outs->is_open = true;
+    enum qplan_status status = QPLAN_OK;
+    for (size_t i = 0; i < news->n_files && status == QPLAN_OK; i++)
+        status =
+            qp_outs_write_at(outs, i, 0, news->files[i].header, news->files[i].header_bytes, err);
     if (status != QPLAN_OK)
         qp_outs_discard(outs);
     return status;
@@ -33,7 +65,7 @@ enum qplan_status qp_outs_open(struct qp_outs *outs, const char *path, bool forc
 uint64_t qp_outs_at(const struct qp_outs *outs, const struct qplan_entry *entry, uint64_t off)
 {
     const uint64_t header_bytes = outs->there ? outs->there->files[entry->file].header_bytes
-                                              : outs->news[entry->file].header_bytes;
+                                              : outs->news->files[entry->file].header_bytes;
     return qp_st_at(header_bytes, entry, off);
 }
 
@@ -72,13 +104,20 @@ static enum qplan_status compare(const struct qp_outs *outs, struct qp_differenc
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
+enum qplan_status qp_outs_write_at(const struct qp_outs *outs, size_t file, uint64_t at,
+                                   const void *bytes, size_t n, struct qplan_error *err)
+{
+    return outs->is_folder ? qp_stage_write(&outs->stage, file, at, bytes, n, err)
+                           : qp_out_write(&outs->file, at, bytes, n, err);
+}
+
 enum qplan_status qp_outs_write(const struct qp_outs *outs, const struct qplan_entry *entry,
                                 uint64_t off, const void *bytes, size_t n, struct qplan_error *err)
 {
     struct qp_difference difference = {.entry = entry, .off = off, .bytes = bytes, .n = n};
     if (outs->there)
         return compare(outs, &difference, err);
-    return qp_out_write(&outs->files[entry->file], qp_outs_at(outs, entry, off), bytes, n, err);
+    return qp_outs_write_at(outs, entry->file, qp_outs_at(outs, entry, off), bytes, n, err);
 }
 
 void *qp_outs_room(const struct qp_outs *outs, const struct qplan_entry *entry, uint64_t off,
@@ -103,21 +142,58 @@ enum qplan_status qp_outs_copy(const struct qp_outs *outs, const struct qplan_en
     return qp_outs_write(outs, to, off, bytes, (size_t)n, err);
 }
 
+/* ---- The end -----------------------------------------------------------------------------------
+ */
+
 enum qplan_status qp_outs_read_back(const struct qp_outs *outs, struct qp_source *written,
                                     const char *path, struct qplan_error *err)
 {
-    return qp_source_open_written(written, outs->files[0].fd, path, &outs->news[0], err);
+    if (!outs->is_folder)
+        return qp_source_open_written(written, outs->file.fd, path, &outs->news->files[0], err);
+    return qp_source_open_staged(written, outs->stage.partial, path, outs->news->names,
+                                 outs->news->files, outs->news->n_files, err);
 }
 
-enum qplan_status qp_outs_commit(struct qp_outs *outs, bool *synced, struct qplan_error *err)
+/* The index of a folder of several files. */
+static enum qplan_status add_index(struct qp_outs *outs, const struct qp_source *written,
+                                   struct qplan_error *err)
 {
-    return qp_out_commit(&outs->files[0], synced, err);
+    struct qp_writer w;
+    if (outs->news->n_files < 2)
+        return QPLAN_OK;
+    qp_writer_init(&w);
+    qp_index_put(&w, &written->listing, outs->news->names, written->data_bytes);
+    enum qplan_status status = qp_writer_finish(&w, "index", err);
+    if (status == QPLAN_OK)
+        status = qp_stage_add(&outs->stage, outs->side->index, w.data, w.n, 0666, err);
+    qp_writer_free(&w);
+    return status;
+}
+
+static enum qplan_status add_side_files(struct qp_outs *outs, struct qplan_error *err)
+{
+    for (size_t i = 0; i < outs->side->n; i++) {
+        if (outs->side->paths[i])
+            QP_TRY(qp_stage_copy(&outs->stage, outs->side->names[i], outs->side->paths[i], err));
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_outs_commit(struct qp_outs *outs, const struct qp_source *written,
+                                 bool *synced, struct qplan_error *err)
+{
+    if (!outs->is_folder)
+        return qp_out_commit(&outs->file, synced, err);
+    QP_TRY(add_index(outs, written, err));
+    QP_TRY(add_side_files(outs, err));
+    return qp_stage_commit(&outs->stage, synced, err);
 }
 
 void qp_outs_discard(struct qp_outs *outs)
 {
-    for (size_t i = 0; i < outs->n_files; i++)
-        qp_out_discard(&outs->files[i]);
-    qp_free(outs->files);
-    *outs = (struct qp_outs){.files = NULL};
+    if (outs->is_open && outs->is_folder)
+        qp_stage_discard(&outs->stage);
+    else if (outs->is_open)
+        qp_out_discard(&outs->file);
+    outs->is_open = false;
 }

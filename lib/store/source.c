@@ -6,12 +6,20 @@
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* ---- One file ---------------------------------------------------------------------------------
+ */
 
 /* Makes a source of its only file, which is in st if that could be opened. */
 static enum qplan_status take_file(struct qp_source *source, struct qp_st *st,
                                    enum qplan_status status)
 {
+    *source = (struct qp_source){.files = NULL};
     if (status != QPLAN_OK) {
         qp_free(st);
         return status;
@@ -26,12 +34,27 @@ static enum qplan_status take_file(struct qp_source *source, struct qp_st *st,
     return QPLAN_OK;
 }
 
-enum qplan_status qp_source_open(struct qp_source *source, const char *path,
-                                 struct qplan_error *err)
+/* One of several shards, named by itself, is a checkpoint too, but perhaps not what was meant. */
+static enum qplan_status warn_of_index(struct qp_source *source, struct qplan_error *err)
+{
+    char message[512], quoted[QP_QUOTED];
+    const char *index = qp_index_beside(source->path, &source->arena);
+    if (!index)
+        return QPLAN_OK;
+    (void)snprintf(message, sizeof message,
+                   "one shard of several, taken by itself: the whole checkpoint is %s",
+                   qp_quote(quoted, index, strlen(index)));
+    return qp_warn(&source->warnings, &source->arena, "one-shard", source->path, message, err);
+}
+
+static enum qplan_status open_file(struct qp_source *source, const char *path,
+                                   struct qplan_error *err)
 {
     struct qp_st *st = qp_alloc(1, sizeof *st);
-    return st ? take_file(source, st, qp_st_open(st, path, err))
-              : qp_fail_memory(err, "checkpoint", sizeof *st);
+    if (!st)
+        return qp_fail_memory(err, "checkpoint", sizeof *st);
+    QP_TRY(take_file(source, st, qp_st_open(st, path, err)));
+    return warn_of_index(source, err);
 }
 
 enum qplan_status qp_source_open_written(struct qp_source *source, int fd, const char *path,
@@ -42,13 +65,233 @@ enum qplan_status qp_source_open_written(struct qp_source *source, int fd, const
               : qp_fail_memory(err, "checkpoint", sizeof *st);
 }
 
+/* ---- The files of a folder ---------------------------------------------------------------------
+ */
+
+static const char *shown_index(char out[512], const struct qp_folder *folder)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", folder->path, folder->index);
+    return qp_escape(out, 512, path, strlen(path));
+}
+
+/* A shard that is not there: the first tensor that needs it says why that matters. */
+static enum qplan_status fail_missing(const struct qp_folder *folder, size_t i,
+                                      struct qplan_error *err)
+{
+    char shown[512], name[QP_QUOTED], tensor[QP_QUOTED];
+    const struct qp_mapped *m = folder->map;
+    while (m->shard != i)
+        m++;
+    return qp_fail(err, QPLAN_ERR_INVALID, shown_index(shown, folder),
+                   "a shard is missing: expected the file %s, in which %s is",
+                   qp_quote(name, folder->names[i], strlen(folder->names[i])),
+                   qp_quote(tensor, m->name, m->n));
+}
+
+static enum qplan_status open_shard(struct qp_source *source, size_t i, struct qplan_error *err)
+{
+    const struct qp_folder *folder = &source->folder;
+    struct stat st;
+    char *path = qp_arena_join(&source->arena, folder->path, strlen(folder->path), "/");
+    path = path ? qp_arena_join(&source->arena, path, strlen(path), folder->names[i]) : NULL;
+    if (!path)
+        return qp_fail_memory(err, folder->path, strlen(folder->names[i]));
+    if (folder->index && lstat(path, &st) != 0 && errno == ENOENT)
+        return fail_missing(folder, i, err);
+    struct qp_st *shard = &source->files[i];
+    QP_TRY(qp_st_open_written(shard, path, source->written ? &source->written[i] : NULL, err));
+    source->listing.n_files = i + 1;
+    source->listing.n_entries += shard->n_entries;
+    source->n_bytes += shard->file.size;
+    source->data_bytes += shard->data_bytes;
+    for (size_t k = 0; k < shard->n_entries; k++)
+        shard->entries[k].file = (uint16_t)i;
+    if (source->handles)
+        qp_file_park(&shard->file, source->handles);
+    return QPLAN_OK;
+}
+
+/* Two names of one file would be read, and counted, twice. */
+static enum qplan_status check_identities(const struct qp_source *source, struct qplan_error *err)
+{
+    for (size_t i = 1; i < source->listing.n_files; i++) {
+        const struct qp_file *file = &source->files[i].file;
+        for (size_t k = 0; k < i; k++) {
+            const struct qp_file *other = &source->files[k].file;
+            if (file->dev == other->dev && file->ino == other->ino)
+                return qp_fail(err, QPLAN_ERR_INVALID, file->shown,
+                               "two shards are one file: this one and %s", other->shown);
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* Joins the stored tensors of all files, in the order of their names. */
+static enum qplan_status join_entries(struct qp_source *source, struct qplan_error *err)
+{
+    char subject[512];
+    size_t n = 0;
+    struct qplan_entry *entries = qp_alloc(source->listing.n_entries, sizeof *entries);
+    if (!entries)
+        return qp_fail_memory(err, source->listing.shown,
+                              source->listing.n_entries * sizeof *entries);
+    for (size_t i = 0; i < source->listing.n_files; i++) {
+        struct qp_st *shard = &source->files[i];
+        memcpy(entries + n, shard->entries, shard->n_entries * sizeof *entries);
+        n += shard->n_entries;
+        qp_free(shard->entries);
+        shard->entries = NULL;
+        shard->n_entries = 0;
+    }
+    source->entries = qp_entries_sort(entries, n);
+    source->listing.entries = source->entries ? source->entries : entries;
+    if (!source->entries) {
+        source->entries = entries;
+        return qp_fail_memory(err, source->listing.shown, n * sizeof *entries);
+    }
+    for (size_t i = 1; i < n; i++) {
+        const struct qplan_entry *a = &source->entries[i - 1], *b = &source->entries[i];
+        if (qp_compare_text(a->name, a->name_len, b->name, b->name_len) == 0)
+            return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, &source->listing, b),
+                           "this tensor is in two shards: found also in %s",
+                           source->files[a->file].file.shown);
+    }
+    return QPLAN_OK;
+}
+
+/* ---- What the index says -----------------------------------------------------------------------
+ */
+
+static enum qplan_status check_map(const struct qp_source *source, struct qplan_error *err)
+{
+    const struct qp_folder *folder = &source->folder;
+    char shown[512], tensor[QP_QUOTED], name[QP_QUOTED];
+    if (!folder->index)
+        return QPLAN_OK;
+    for (size_t i = 0; i < folder->n_map; i++) {
+        const struct qp_mapped *m = &folder->map[i];
+        const struct qplan_entry *entry = qp_listing_find(&source->listing, m->name, m->n);
+        if (!entry || entry->file != m->shard)
+            return qp_fail(err, QPLAN_ERR_INVALID, shown_index(shown, folder),
+                           "a tensor is not where the index says: expected %s in %s",
+                           qp_quote(tensor, m->name, m->n),
+                           qp_quote(name, m->file, strlen(m->file)));
+    }
+    for (size_t i = 0; i < source->listing.n_entries && folder->n_map < source->listing.n_entries;
+         i++) {
+        const struct qplan_entry *entry = &source->listing.entries[i];
+        if (!qp_folder_mapped(folder, entry->name, entry->name_len))
+            return qp_fail(err, QPLAN_ERR_INVALID,
+                           qp_listing_subject(shown, &source->listing, entry),
+                           "this tensor is not in the index");
+    }
+    return QPLAN_OK;
+}
+
+/* The total is for people: one that is wrong is told, and the output gets the right one. */
+static enum qplan_status check_total(struct qp_source *source, struct qplan_error *err)
+{
+    const struct qp_folder *folder = &source->folder;
+    char right[32], message[256], found[QP_QUOTED];
+    (void)snprintf(right, sizeof right, "%" PRIu64, source->data_bytes);
+    if (!folder->total || strcmp(folder->total, right) == 0)
+        return QPLAN_OK;
+    (void)snprintf(message, sizeof message,
+                   "metadata.total_size of the index: expected %s, found %s", right,
+                   qp_quote(found, folder->total, strlen(folder->total)));
+    return qp_warn(&source->warnings, &source->arena, "total-size", source->path, message, err);
+}
+
+static enum qplan_status open_files(struct qp_source *source, struct qplan_error *err)
+{
+    const size_t n = source->folder.n_files;
+    const unsigned most = qp_handles_most();
+    source->files = qp_alloc(n, sizeof *source->files);
+    source->handles = source->files && n > most ? qp_handles_new(most) : NULL;
+    source->listing.files = source->files;
+    if (!source->files || (n > most && !source->handles))
+        return qp_fail_memory(err, source->listing.shown, n * sizeof *source->files);
+    for (size_t i = 0; i < n; i++)
+        QP_TRY(open_shard(source, i, err));
+    QP_TRY(check_identities(source, err));
+    QP_TRY(join_entries(source, err));
+    QP_TRY(check_map(source, err));
+    return check_total(source, err);
+}
+
+/* The warnings of the folder are those of the source. */
+static enum qplan_status take_warnings(struct qp_source *source, struct qplan_error *err)
+{
+    const struct qp_warnings *found = &source->folder.warnings;
+    for (size_t i = 0; i < found->n; i++) {
+        const struct qp_warning *w = &found->list[i];
+        QP_TRY(qp_warn(&source->warnings, &source->arena, w->code, w->subject, w->message, err));
+    }
+    return QPLAN_OK;
+}
+
+/* Opens the files of the folder that has been found. */
+static enum qplan_status open_folder(struct qp_source *source, struct qplan_error *err)
+{
+    const char *path = source->folder.path;
+    char shown[512];
+    source->is_folder = true;
+    source->path = qp_arena_join(&source->arena, path, strlen(path), "");
+    (void)qp_escape(shown, sizeof shown, path, strlen(path));
+    source->listing.shown = qp_arena_join(&source->arena, shown, strlen(shown), "");
+    if (!source->path || !source->listing.shown)
+        return qp_fail_memory(err, shown, strlen(path));
+    QP_TRY(take_warnings(source, err));
+    return open_files(source, err);
+}
+
+enum qplan_status qp_source_open_staged(struct qp_source *source, const char *folder,
+                                        const char *path, char *const *names,
+                                        const struct qp_st_new *written, size_t n,
+                                        struct qplan_error *err)
+{
+    *source = (struct qp_source){.written = written};
+    source->folder = (struct qp_folder){.names = (char **)names, .n_files = n};
+    source->folder.path = qp_arena_join(&source->folder.arena, folder, strlen(folder), "");
+    enum qplan_status status = source->folder.path ? open_folder(source, err)
+                                                   : qp_fail_memory(err, "outputs", strlen(folder));
+    if (status == QPLAN_OK) {
+        source->path = qp_arena_join(&source->arena, path, strlen(path), "");
+        status = source->path ? QPLAN_OK : qp_fail_memory(err, "outputs", strlen(path));
+    }
+    if (status != QPLAN_OK)
+        qp_source_close(source);
+    return status;
+}
+
+enum qplan_status qp_source_open(struct qp_source *source, const char *path,
+                                 struct qplan_error *err)
+{
+    struct qp_folder folder;
+    bool is_folder;
+    QP_TRY(qp_folder_find(&folder, path, &is_folder, err));
+    *source = (struct qp_source){.folder = folder};
+    const enum qplan_status status =
+        is_folder ? open_folder(source, err) : open_file(source, path, err);
+    if (status != QPLAN_OK)
+        qp_source_close(source);
+    return status;
+}
+
 void qp_source_close(struct qp_source *source)
 {
     for (size_t i = 0; i < source->listing.n_files; i++)
         qp_st_close(&source->files[i]);
+    qp_handles_free(source->handles);
     qp_free(source->files);
+    qp_free(source->entries);
+    qp_folder_free(&source->folder);
+    qp_arena_free(&source->arena);
     *source = (struct qp_source){.files = NULL};
 }
+
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 static uint64_t place_of(const struct qp_source *source, const struct qplan_entry *entry,
                          uint64_t off)

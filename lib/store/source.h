@@ -1,11 +1,11 @@
 /*
  * source.h - the files of a checkpoint that is read: their stored tensors as one list, and the
- * bytes of each. One file for now; nothing outside this module and the container knows how many
- * there are.
+ * bytes of each. Nothing outside this module and the container cares how many files there are.
  */
 #ifndef QP_STORE_SOURCE_H
 #define QP_STORE_SOURCE_H
 
+#include "folder.h"
 #include "formats/format.h"
 
 /*
@@ -21,14 +21,24 @@ struct qp_ahead {
 
 struct qp_source {
     struct qp_listing listing;
-    struct qp_st *files;    /* those of the listing */
-    char *path;             /* as given */
-    uint64_t n_bytes;       /* of all files */
-    uint64_t data_bytes;    /* of all tensors */
-    struct qp_ahead *ahead; /* NULL but in the copy of a reader that wants it */
+    struct qp_st *files; /* those of the listing */
+    char *path;          /* of the file or the folder, as given */
+    bool is_folder;      /* then .folder says which files there are */
+    struct qp_folder folder;
+    struct qp_warnings warnings; /* about what was found; they are in .arena */
+    struct qp_arena arena;
+    const struct qp_st_new *written; /* what the headers must be, or NULL; the caller's */
+    struct qp_handles *handles;      /* of files that are not open all the time, or NULL */
+    struct qplan_entry *entries;     /* those of the listing, if there are several files */
+    uint64_t n_bytes;                /* of all files */
+    uint64_t data_bytes;             /* of all tensors */
+    struct qp_ahead *ahead;          /* NULL but in the copy of a reader that wants it */
 };
 
-/* Opens the file at path and proves its layout. */
+/*
+ * Opens the checkpoint at path, a file, a folder or an index, and proves the layout of all files,
+ * and that they are what the index says.
+ */
 enum qplan_status qp_source_open(struct qp_source *source, const char *path,
                                  struct qplan_error *err);
 
@@ -38,6 +48,15 @@ enum qplan_status qp_source_open(struct qp_source *source, const char *path,
  */
 enum qplan_status qp_source_open_written(struct qp_source *source, int fd, const char *path,
                                          const struct qp_st_new *written, struct qplan_error *err);
+
+/*
+ * Opens the n files of a folder that has been written under another name, with the same proof; path
+ * is what it will be called. IO if a header is not the one that was written.
+ */
+enum qplan_status qp_source_open_staged(struct qp_source *source, const char *folder,
+                                        const char *path, char *const *names,
+                                        const struct qp_st_new *written, size_t n,
+                                        struct qplan_error *err);
 void qp_source_close(struct qp_source *source);
 
 /* Reads n bytes of a stored tensor, from its byte off on. */

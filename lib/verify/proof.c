@@ -251,34 +251,49 @@ static bool same_value(const struct qp_st_pair *a, const struct qp_st_pair *b)
 static void check_format(struct prover *p)
 {
     const struct qplan_checkpoint *file = p->proof->file;
-    const struct qp_st_pair *format = qp_st_metadata(&file->source.files[0], "format");
     char quoted[QP_QUOTED];
-    if (!file->format || (format && qp_text_is(format->value, format->value_len, QP_FORMAT)))
-        return;
-    offend(p, file->source.listing.shown, "metadata 'format': expected " QP_FORMAT ", found %s",
-           format ? qp_quote(quoted, format->value, format->value_len) : "none");
+    for (size_t i = 0; file->format && i < file->source.listing.n_files; i++) {
+        const struct qp_st *st = &file->source.files[i];
+        const struct qp_st_pair *format = qp_st_metadata(st, "format");
+        if (!format || !qp_text_is(format->value, format->value_len, QP_FORMAT))
+            offend(p, st->file.shown, "metadata 'format': expected " QP_FORMAT ", found %s",
+                   format ? qp_quote(quoted, format->value, format->value_len) : "none");
+    }
 }
 
-/* Whatever key one of the files has, the other one has too, with the same value. */
-static void compare_metadata(struct prover *p)
+/* Whether a file of the checkpoint has this pair. */
+static bool has_pair(const struct qp_source *source, const struct qp_st_pair *pair)
 {
-    const struct qp_st *sides[2] = {&p->proof->source->source.files[0],
-                                    &p->proof->file->source.files[0]};
+    bool found = false;
+    for (size_t i = 0; i < source->listing.n_files && !found; i++) {
+        const struct qp_st_pair *other =
+            qp_st_find_pair(&source->files[i], pair->key, pair->key_len);
+        found = other && same_value(pair, other);
+    }
+    return found;
+}
+
+/* Every pair in the metadata of one checkpoint, in whichever shard, is one of the other. */
+static void compare_pairs(struct prover *p, const struct qp_source *one,
+                          const struct qp_source *other)
+{
     char quoted[QP_QUOTED];
-    check_format(p);
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < sides[side]->n_metadata; i++) {
-            const struct qp_st_pair *pair = &sides[side]->metadata[i];
-            if (qp_owns_key(pair) || qp_is_format(pair))
-                continue;
-            const struct qp_st_pair *other =
-                qp_st_find_pair(sides[1 - side], pair->key, pair->key_len);
-            if (!other || !same_value(pair, other))
+    for (size_t file = 0; file < one->listing.n_files; file++) {
+        for (size_t i = 0; i < one->files[file].n_metadata; i++) {
+            const struct qp_st_pair *pair = &one->files[file].metadata[i];
+            if (!qp_owns_key(pair) && !qp_is_format(pair) && !has_pair(other, pair))
                 offend(p, p->proof->file->source.listing.shown,
                        "metadata %s is not that of the source",
                        qp_quote(quoted, pair->key, pair->key_len));
         }
     }
+}
+
+static void compare_metadata(struct prover *p)
+{
+    check_format(p);
+    compare_pairs(p, &p->proof->source->source, &p->proof->file->source);
+    compare_pairs(p, &p->proof->file->source, &p->proof->source->source);
 }
 
 /* ---- Something is quantized --------------------------------------------------------------------

@@ -5,7 +5,7 @@ _qplan() {
     ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}
     COMPREPLY=()
     case $command in
-    '') words='quantize plan inspect verify dequantize devices op help --help --version' ;;
+    '') words='quantize plan inspect verify dequantize clean devices op help --help --version' ;;
     quantize)
         case $previous in
         --dtype) words='int8 uint8 int4 uint4' ;;
@@ -23,13 +23,14 @@ _qplan() {
         -o | --output) return ;;
         --format) compopt +o default; return ;;
         --zero-point) words='always asymmetric' ;;
+        --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
@@ -49,13 +50,14 @@ _qplan() {
         -o | --output) return ;;
         --format) compopt +o default; return ;;
         --zero-point) words='always asymmetric' ;;
+        --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
@@ -91,6 +93,11 @@ _qplan() {
         *) [[ $current == -* ]] && words='-o --output --force --dtype --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
+    clean)
+        case $previous in
+        *) [[ $current == -* ]] && words='-h --help ' ;;
+        esac
+        ;;
     devices)
         case $previous in
         *) [[ $current == -* ]] && words='--self-test --json -h --help ' ;;
@@ -106,7 +113,7 @@ _qplan() {
         *) [[ $current == -* ]] && words='--set -o --output --force --device --device-memory --threads --json -q --quiet -h --help ' ;;
         esac
         ;;
-    help) words='quantize plan inspect verify dequantize devices op help metrics ' ;;
+    help) words='quantize plan inspect verify dequantize clean devices op help metrics ' ;;
     esac
     # Without words or a match, bash goes on with file names.
     COMPREPLY=($(compgen -W "$words" -- "$current"))

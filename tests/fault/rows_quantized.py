@@ -145,6 +145,27 @@ def wrong_parameters(layout, file):
                          words(f"found {value}$")))
 
 
+# --- Q15: parameters that the recorded calibrator does not choose ---
+
+
+def other_parameters(layout, file):
+    """A scale may be a scale and still not be that of minmax: only the source can tell."""
+    def zeros(f, i, value):
+        layout.set_scale(f, i, value)
+        rows, cols = f.dims
+        for row in range(rows):
+            for col in range(cols):
+                layout.set_code(f, row, col, 0)
+
+    n = layout.n_sets(file)
+    for where, i in {"first": 0, "last": n - 1}.items():
+        for name, value in {"huge": 60000.0, "tiny": 2.0 ** -14, "other": 1.25}.items():
+            yield Fault(f"Q15-{where}-{name}", lambda f, i=i, v=value: layout.set_scale(f, i, v),
+                        (), ONLY_PROOF)
+    if file.scheme.symmetric and file.scheme.signed:
+        yield Fault("Q15-zeros", lambda f: zeros(f, 0, 60000.0), (), ONLY_PROOF)
+
+
 def bad_zeros(scheme):
     """Zero points that the type of the stored tensor holds and the scheme does not allow."""
     low, high = scheme.codes()
@@ -249,7 +270,8 @@ for layout in LAYOUTS:
         for dtype in ("F32", "F16", "BF16", "F64"):
             honest(layout, scheme, dtype)
         file = layout.honest(scheme)
-        for fault in (*wrong_parameters(layout, file), *wrong_codes(layout, file)):
+        for fault in (*wrong_parameters(layout, file), *other_parameters(layout, file),
+                      *wrong_codes(layout, file)):
             add_fault(layout, scheme, fault)
     for scheme in ("int8", "int4-asym", "block"):
         for fault in wrong_parts(layout, layout.honest(scheme)):

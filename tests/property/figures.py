@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The measured figures of reports against exact arithmetic, for values of every size.
+"""The measured figures of reports against exact arithmetic, for values of every size: row I2.
 
 Quantized files are made by hand, with codes and scales that need not fit the source: figures must be
 right for any file. Expected values are computed from integers and decimals of 60 digits. The report

@@ -220,7 +220,7 @@ static void no_error_is_an_infinite_signal_to_noise_ratio(void **state)
     assert_false(sample_fails(&s, "sqnr_db<1e300"));
 }
 
-/* Looks at samples with one gate that has no value: it fails, by these words. */
+/* Row I1. Looks at samples with one gate that has no value: it fails, by these words. */
 static void assert_no_value(const struct sample *s, size_t n, const char *gate, const char *words)
 {
     const char *const gates[] = {gate, NULL};

@@ -1,0 +1,270 @@
+/*
+ * folder.c - finding the files of a checkpoint in a folder.
+ */
+#include "folder.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
+#include "shard_index.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- What is in a folder -----------------------------------------------------------------------
+ */
+
+/* Bare names of one kind, in the arena of the folder. */
+struct names {
+    char **list;
+    size_t n;
+};
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), n_suffix = strlen(suffix);
+    return n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
+}
+
+static enum qplan_status add_name(struct qp_folder *f, struct names *names, const char *name,
+                                  struct qplan_error *err)
+{
+    char **list = qp_arena_grow(&f->arena, names->list, names->n, sizeof *list);
+    char *copy = list ? qp_arena_join(&f->arena, name, strlen(name), "") : NULL;
+    if (!copy)
+        return qp_fail_memory(err, f->path, strlen(name));
+    list[names->n++] = copy;
+    names->list = list;
+    return QPLAN_OK;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void sort_names(struct names *names)
+{
+    if (names->n > 0)
+        qsort(names->list, names->n, sizeof *names->list, by_bytes);
+}
+
+/* Lists the indexes and the safetensors files of a folder, hidden ones excepted. */
+static enum qplan_status list_folder(struct qp_folder *f, struct names *indexes,
+                                     struct names *files, struct qplan_error *err)
+{
+    char shown[512];
+    DIR *dir = opendir(f->path);
+    if (!dir)
+        return qp_fail_errno(err, errno, qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
+                             "cannot list the folder");
+    enum qplan_status status = QPLAN_OK;
+    const struct dirent *entry;
+    errno = 0;
+    while (status == QPLAN_OK && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.' && ends_with(entry->d_name, QP_INDEX_SUFFIX))
+            status = add_name(f, indexes, entry->d_name, err);
+        else if (entry->d_name[0] != '.' && ends_with(entry->d_name, QP_CHECKPOINT_SUFFIX))
+            status = add_name(f, files, entry->d_name, err);
+        errno = 0;
+    }
+    if (status == QPLAN_OK && errno != 0)
+        status = qp_fail_errno(err, errno, qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
+                               "cannot list the folder");
+    (void)closedir(dir);
+    sort_names(indexes);
+    sort_names(files);
+    return status;
+}
+
+/* ---- Which of it is the checkpoint -------------------------------------------------------------
+ */
+
+static enum qplan_status ambiguous(const struct qp_folder *f, const char *a, const char *b,
+                                   struct qplan_error *err)
+{
+    char shown[512], x[QP_QUOTED], y[QP_QUOTED];
+    (void)qp_fail(err, QPLAN_ERR_INVALID, qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
+                  "more than one checkpoint: found %s and %s", qp_quote(x, a, strlen(a)),
+                  qp_quote(y, b, strlen(b)));
+    qp_hint(err, "name the one that is meant");
+    return QPLAN_ERR_INVALID;
+}
+
+static enum qplan_status set_stem(struct qp_folder *f, const char *name, const char *suffix,
+                                  struct qplan_error *err)
+{
+    f->stem = qp_arena_join(&f->arena, name, strlen(name) - strlen(suffix), "");
+    return f->stem ? QPLAN_OK : qp_fail_memory(err, f->path, strlen(name));
+}
+
+/* A folder without an index has exactly one file. */
+static enum qplan_status take_only_file(struct qp_folder *f, const struct names *files,
+                                        struct qplan_error *err)
+{
+    char shown[512];
+    if (files->n == 0)
+        return qp_fail(err, QPLAN_ERR_INVALID,
+                       qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
+                       "no checkpoint in this folder: expected a .safetensors file, or an index "
+                       "with its shards");
+    if (files->n > 1)
+        return ambiguous(f, files->list[0], files->list[1], err);
+    f->names = files->list;
+    f->n_files = 1;
+    return set_stem(f, files->list[0], QP_CHECKPOINT_SUFFIX, err);
+}
+
+/* Files of the folder that the index does not list. */
+static enum qplan_status warn_of_others(struct qp_folder *f, const struct names *files,
+                                        struct qplan_error *err)
+{
+    for (size_t i = 0; i < files->n; i++) {
+        if (bsearch(&files->list[i], f->names, f->n_files, sizeof *f->names, by_bytes))
+            continue;
+        char *path = qp_arena_join(&f->arena, f->path, strlen(f->path), "/");
+        path = path ? qp_arena_join(&f->arena, path, strlen(path), files->list[i]) : NULL;
+        if (!path)
+            return qp_fail_memory(err, f->path, strlen(files->list[i]));
+        QP_TRY(qp_warn(&f->warnings, &f->arena, "not-in-index", path,
+                       "this file is not in the index, and is left out", err));
+    }
+    return QPLAN_OK;
+}
+
+/* Takes the folder that was named: its only index, or its only file. */
+static enum qplan_status take_folder(struct qp_folder *f, struct qplan_error *err)
+{
+    struct names indexes = {NULL, 0}, files = {NULL, 0};
+    QP_TRY(list_folder(f, &indexes, &files, err));
+    if (indexes.n > 1)
+        return ambiguous(f, indexes.list[0], indexes.list[1], err);
+    if (indexes.n == 0)
+        return take_only_file(f, &files, err);
+    f->index = indexes.list[0];
+    QP_TRY(set_stem(f, f->index, QP_INDEX_SUFFIX, err));
+    char *whole = qp_arena_join(&f->arena, f->stem, strlen(f->stem), QP_CHECKPOINT_SUFFIX);
+    if (!whole)
+        return qp_fail_memory(err, f->path, strlen(f->stem));
+    QP_TRY(qp_index_read(f, err));
+    const bool listed = bsearch(&whole, f->names, f->n_files, sizeof *f->names, by_bytes) != NULL;
+    if (!listed && bsearch(&whole, files.list, files.n, sizeof *files.list, by_bytes))
+        return ambiguous(f, f->index, whole, err);
+    return warn_of_others(f, &files, err);
+}
+
+/* Takes the index that was named, whatever else is beside it. */
+static enum qplan_status take_index(struct qp_folder *f, const char *name, struct qplan_error *err)
+{
+    f->index = qp_arena_join(&f->arena, name, strlen(name), "");
+    if (!f->index)
+        return qp_fail_memory(err, f->path, strlen(name));
+    QP_TRY(set_stem(f, name, QP_INDEX_SUFFIX, err));
+    return qp_index_read(f, err);
+}
+
+/* The folder of a path: "." of a bare name. */
+static char *folder_of(struct qp_arena *arena, const char *path, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    if (!slash)
+        return qp_arena_join(arena, ".", 1, "");
+    return qp_arena_join(arena, path, slash == path ? 1 : (size_t)(slash - path), "");
+}
+
+/* The name of a folder itself: that of "." and ".." is found by the real path. */
+static char *name_of(struct qp_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *last = slash ? slash + 1 : path;
+    const bool is_dots = strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+    char *real = is_dots ? realpath(path, NULL) : NULL;
+    const char *behind = real ? strrchr(real, '/') + 1 : last;
+    char *name = qp_arena_join(arena, behind, strlen(behind), "");
+    free(real);
+    return name;
+}
+
+enum qplan_status qp_folder_find(struct qp_folder *folder, const char *path, bool *is_folder,
+                                 struct qplan_error *err)
+{
+    struct stat st;
+    *folder = (struct qp_folder){.path = NULL};
+    const bool there = stat(path, &st) == 0;
+    const bool is_index = there && S_ISREG(st.st_mode) && ends_with(path, QP_INDEX_SUFFIX);
+    *is_folder = (there && S_ISDIR(st.st_mode)) || is_index;
+    if (!*is_folder)
+        return QPLAN_OK;
+    const char *name;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    folder->path = is_index ? folder_of(&folder->arena, path, &name)
+                            : qp_arena_join(&folder->arena, path, n, "");
+    folder->name = folder->path ? name_of(&folder->arena, folder->path) : NULL;
+    enum qplan_status status = folder->name ? QPLAN_OK : qp_fail_memory(err, "folder", n);
+    if (status == QPLAN_OK)
+        status = is_index ? take_index(folder, name, err) : take_folder(folder, err);
+    if (status != QPLAN_OK)
+        qp_folder_free(folder);
+    return status;
+}
+
+void qp_folder_free(struct qp_folder *folder)
+{
+    qp_free(folder->map);
+    qp_free(folder->text);
+    qp_arena_free(&folder->arena);
+    *folder = (struct qp_folder){.path = NULL};
+}
+
+const struct qp_mapped *qp_folder_mapped(const struct qp_folder *folder, const char *name, size_t n)
+{
+    size_t low = 0, high = folder->n_map;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const struct qp_mapped *m = &folder->map[middle];
+        const int order = qp_compare_text(name, n, m->name, m->n);
+        if (order == 0)
+            return m;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* ---- A shard by itself ------------------------------------------------------------------------
+ */
+
+/* "model" of model-00001-of-00002.safetensors; 0 if a name is not of that form. */
+static size_t shard_stem(const char *name)
+{
+    const char *of = strstr(name, "-of-");
+    size_t digits = of ? strspn(of + 4, "0123456789") : 0;
+    if (!of || digits == 0 || strcmp(of + 4 + digits, QP_CHECKPOINT_SUFFIX) != 0)
+        return 0;
+    const char *dash = of;
+    while (dash > name && dash[-1] >= '0' && dash[-1] <= '9')
+        dash--;
+    return dash > name + 1 && dash < of && dash[-1] == '-' ? (size_t)(dash - 1 - name) : 0;
+}
+
+const char *qp_index_beside(const char *path, struct qp_arena *arena)
+{
+    const char *name;
+    struct stat st;
+    char *folder = folder_of(arena, path, &name);
+    const size_t n = shard_stem(name);
+    if (!folder || n == 0)
+        return NULL;
+    char *index = qp_arena_join(arena, path, (size_t)(name - path) + n, QP_INDEX_SUFFIX);
+    return index && stat(index, &st) == 0 && S_ISREG(st.st_mode) ? index + (name - path) : NULL;
+}

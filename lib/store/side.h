@@ -1,0 +1,35 @@
+/*
+ * side.h - the files of a folder besides the checkpoint: which of them an output takes over.
+ */
+#ifndef QP_STORE_SIDE_H
+#define QP_STORE_SIDE_H
+
+#include "source.h"
+
+/* All of it is in the arena that qp_side_find was given. */
+struct qp_side {
+    char **names; /* bare names of all files of the output that hold no tensors */
+    char **paths; /* where each is copied from; NULL = it is made */
+    size_t n;
+    uint64_t n_bytes; /* of those that are copied */
+    char *index;      /* the name of the output's index */
+    char **left;      /* names of what is not taken over */
+    size_t n_left;
+};
+
+/*
+ * Decides about the files at the top of a source's folder. Plain files are copied; code, pickles
+ * and other weights, what describes another quantization, hidden files and folders are not, unless
+ * one of the patterns matches. INVALID for a pattern that matches no file. Of a source that is a
+ * file nothing is copied.
+ */
+enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *source,
+                               const char *const *copy, size_t n_copy, struct qp_arena *arena,
+                               struct qplan_error *err);
+
+/* Adds one warning that lists what is left out, if there is any. */
+enum qplan_status qp_side_warn(const struct qp_side *side, const char *path,
+                               struct qp_warnings *warnings, struct qp_arena *arena,
+                               struct qplan_error *err);
+
+#endif
