@@ -120,12 +120,17 @@ static enum qplan_status take_only_file(struct qp_folder *f, const struct names 
     return set_stem(f, files->list[0], QP_CHECKPOINT_SUFFIX, err);
 }
 
+static bool has_name(char **names, size_t n, char *name)
+{
+    return n > 0 && bsearch(&name, names, n, sizeof *names, by_bytes);
+}
+
 /* Files of the folder that the index does not list. */
 static enum qplan_status warn_of_others(struct qp_folder *f, const struct names *files,
                                         struct qplan_error *err)
 {
     for (size_t i = 0; i < files->n; i++) {
-        if (bsearch(&files->list[i], f->names, f->n_files, sizeof *f->names, by_bytes))
+        if (has_name(f->names, f->n_files, files->list[i]))
             continue;
         char *path = qp_arena_join(&f->arena, f->path, strlen(f->path), "/");
         path = path ? qp_arena_join(&f->arena, path, strlen(path), files->list[i]) : NULL;
@@ -152,8 +157,7 @@ static enum qplan_status take_folder(struct qp_folder *f, struct qplan_error *er
     if (!whole)
         return qp_fail_memory(err, f->path, strlen(f->stem));
     QP_TRY(qp_index_read(f, err));
-    const bool listed = bsearch(&whole, f->names, f->n_files, sizeof *f->names, by_bytes) != NULL;
-    if (!listed && bsearch(&whole, files.list, files.n, sizeof *files.list, by_bytes))
+    if (!has_name(f->names, f->n_files, whole) && has_name(files.list, files.n, whole))
         return ambiguous(f, f->index, whole, err);
     return warn_of_others(f, &files, err);
 }
