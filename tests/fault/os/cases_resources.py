@@ -43,8 +43,11 @@ def malloc_forever(bench):
 
 @case("H1-malloc-readers", needs="preload", cost=8)
 def malloc_readers(bench):
+    bench.exits("plan", bench.run("plan", "-o", "p.json", INPUT), 0)
     for args in (("inspect", "--tensors", QUANTIZED), ("verify", QUANTIZED, INPUT),
-                 ("quantize", "--dry-run", INPUT), ("help", "quantize"), ("completions", "bash")):
+                 ("quantize", "--dry-run", INPUT),
+                 ("quantize", "--dry-run", "--plan", "p.json", INPUT), ("help", "quantize"),
+                 ("completions", "bash")):
         total = bench.run(*args, fault="call=malloc,n=0").counts[0]
         good = bench.run(*args)
         for n in range(1, total + 1):
@@ -213,7 +216,7 @@ def affinity_and_nice(bench):
 
 @case("H14-another-cpu", needs="limits", cost=4)
 def another_cpu(bench):
-    """valgrind shows a CPU without AVX-512; what is not there is not used, and may not be asked for."""
+    """valgrind shows a CPU without AVX-512: it is not used, and may not be asked for."""
     if not shutil.which("valgrind"):
         raise Skip("needs valgrind")
     via = ["valgrind", "-q", "--trace-children=yes", "--error-exitcode=99"]
