@@ -34,7 +34,7 @@ static bool has_codes(struct search *s, const struct qplan_entry *entry, const c
     qp_put(name, entry->name, entry->name_len - strlen(suffix));
     qp_puts(name, replacement);
     const struct qplan_entry *codes =
-        name->error ? NULL : qp_listing_find(s->listing, name->data, name->n);
+        name->error ? NULL : qp_listing_find(s->listing, name->n ? name->data : "", name->n);
     if (!codes || is_owned(s, codes))
         return false;
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)codes->storage);
