@@ -198,12 +198,13 @@ def main():
     if not shutil.which("git") or not (ROOT / ".git").exists():
         print("skipped: the tree is no work tree of git, or git is not installed")
         return 77
-    tried, survivors, end = 0, [], time.monotonic() + options.seconds
+    tried, survivors = 0, []
     with tempfile.TemporaryDirectory(prefix="qplan-mutants-") as folder:
         copy = Copy(pathlib.Path(folder))
         failure = copy.first_failure() if copy.make() else "the build"
         if failure:
             sys.exit(f"mutation: {failure} fails without any change")
+        end = time.monotonic() + options.seconds
         for mutant in mutants:
             if time.monotonic() > end:
                 break
