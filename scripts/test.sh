@@ -115,7 +115,7 @@ run() {
     [ -n "$label" ] || set -- "$@" --no-tests=error
     ctest --test-dir "$dir" -j 2 --output-on-failure --timeout $timeout -O "$dir/ctest.log" \
         ${label:+-L "^$label\$"} "$@" || status=$?
-    result=$(grep -E 'tests passed|No tests were found' "$dir/ctest.log" || echo "no result")
+    result=$(grep -E 'tests passed|No tests were found' "$dir/ctest.log") || status=1 result="no result"
     if [ $status -ne 0 ]; then
         result="FAILED: $result"
         failed=1

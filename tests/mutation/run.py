@@ -4,8 +4,8 @@
     run.py [--seconds N] [--seed N] [--every N] [--only GLOB] [--bar PERCENT] [FOLDER...]
 
 FOLDERs are those that are changed [formats lib/verify]. Works in a copy of the tree, below the
-system's temporary folder, with a build of its own; after each change only what depends on it is
-built again. The mutants come in an order that the seed decides, until the time is over. A mutant
+system's temporary folder, with a build of its own under ASan and UBSan, so that a step past an end
+is noticed too; after each change only what depends on it is built again. The mutants come in an order that the seed decides, until the time is over. A mutant
 that no test notices survives and is listed; exit 1 if fewer than the bar are noticed.
 
 A survivor is a missing test, or a change that means the same: of those the tests cannot know.
@@ -17,7 +17,6 @@ import os
 import pathlib
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -29,7 +28,7 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["formats", "lib/verify"]
 TEST_SECONDS = 300
-MEMORY_BYTES = 8 << 30
+ASAN_OPTIONS = "allocator_may_return_null=1:hard_rss_limit_mb=8192"
 # The judges, the quickest first: the first to fail ends the trial.
 UNITS = ("safetensors", "safetensors_faults", "safetensors_writer", "formats", "verify", "measure",
          "refused_memory", "plan", "plan_read", "report", "report_gates")
@@ -122,16 +121,12 @@ def all_mutants(options):
 def fails(command, env):
     """Whether a test fails; one that does not end, or wants all memory, has noticed too."""
     with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          start_new_session=True, preexec_fn=limit_memory) as test:
+                          start_new_session=True) as test:
         try:
             return test.wait(TEST_SECONDS) != 0
         except subprocess.TimeoutExpired:
             os.killpg(test.pid, signal.SIGKILL)
             return True
-
-
-def limit_memory():
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 class Copy:
@@ -147,7 +142,8 @@ class Copy:
                 shutil.copy2(ROOT / name, self.tree / name)
         self.targets = ["qplan"] + [f"{kind}{name}" for kind, names in PROGRAMS for name in names]
         subprocess.run(["cmake", "-S", self.tree, "-B", self.build, "-DCMAKE_BUILD_TYPE=Release",
-                        "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG", "-DCMAKE_C_COMPILER=gcc"],
+                        "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG", "-DCMAKE_C_COMPILER=gcc",
+                        "-DQPLAN_SANITIZE=address,undefined"],
                        check=True, stdout=subprocess.DEVNULL)
 
     def make(self):
@@ -157,7 +153,7 @@ class Copy:
 
     def first_failure(self):
         """The name of the first test that fails, or None."""
-        env = {**os.environ, "QPLAN_TEST_LIMITS": "off"}
+        env = {**os.environ, "QPLAN_TEST_LIMITS": "off", "ASAN_OPTIONS": ASAN_OPTIONS}
         corpus = [sys.executable, self.tree / "tests/fault/corpus.py", "--quick", "--qplan",
                   self.build / "qplan"]
         for name, command in (("a unit test", self.ctest(*self.targets[1:])), ("the corpus", corpus),
@@ -202,12 +198,13 @@ def main():
     if not shutil.which("git") or not (ROOT / ".git").exists():
         print("skipped: the tree is no work tree of git, or git is not installed")
         return 77
-    tried, survivors, end = 0, [], time.monotonic() + options.seconds
+    tried, survivors = 0, []
     with tempfile.TemporaryDirectory(prefix="qplan-mutants-") as folder:
         copy = Copy(pathlib.Path(folder))
         failure = copy.first_failure() if copy.make() else "the build"
         if failure:
             sys.exit(f"mutation: {failure} fails without any change")
+        end = time.monotonic() + options.seconds
         for mutant in mutants:
             if time.monotonic() > end:
                 break
