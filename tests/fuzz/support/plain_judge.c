@@ -92,7 +92,7 @@ static void judge_element(const struct plain_tensor *t, uint64_t i, double x)
 /* The ranges of the sets of a tensor, in the order of its scales. */
 static struct plain_range *find_ranges(const struct plain_tensor *t, const char *values)
 {
-    uint64_t n_sets = 0;
+    uint64_t n_sets = 1;
     for (uint64_t i = 0; i < t->n; i++) {
         const uint64_t set = plain_at(t, i).set;
         n_sets = set >= n_sets ? set + 1 : n_sets;
