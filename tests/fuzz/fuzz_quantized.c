@@ -44,10 +44,10 @@ struct trial {
 };
 
 /* With QPLAN_FUZZ_SAY in the environment: what became of an input, for tests of the inputs. */
-static void say(const char *command, enum qplan_status status)
+static void say(const char *command, enum qplan_status status, const struct qplan_error *err)
 {
     if (getenv("QPLAN_FUZZ_SAY"))
-        printf("%s %s\n", command, qplan_status_name(status));
+        printf("%s %s: %s\n", command, qplan_status_name(status), status ? err->message : "");
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------
@@ -178,6 +178,7 @@ static enum qplan_status check_dequantize(const struct trial *t)
                                                                                         : NULL;
     const struct judged file = {t->file, &t->bytes};
     struct outcome first = dequantize(t, as, &runs[0]);
+    say("dequantize", first.status, &first.err);
     struct bytes written = {NULL, 0};
     if (first.status == QPLAN_OK) {
         written = own_read(OUT_NAME);
@@ -213,7 +214,7 @@ static void check_exact(const struct trial *t, const struct qplan_inspect_option
     options.exact = true;
     struct outcome exact = look(t, &options);
     const struct judged file = {t->file, &t->bytes}, source = {t->source, &t->source_bytes};
-    say("exact", exact.status);
+    say("exact", exact.status, &exact.err);
     if (verified == QPLAN_OK)
         promise(judge_proven(&file, &source) == (exact.status == QPLAN_OK),
                 "exactly proven codes are those that the source gives");
@@ -240,8 +241,8 @@ static void check_against_source(struct trial *t, enum qplan_status inspected,
         .n_gates = t->n_gates};
     const bool chosen = t->n_gates > 0 || t->n_includes > 0;
     struct outcome against = look(t, &measure), verified = look(t, &prove);
-    say("against", against.status);
-    say("verify", verified.status);
+    say("against", against.status, &against.err);
+    say("verify", verified.status, &verified.err);
     promise(
         against.status == QPLAN_OK || against.status == QPLAN_ERR_INVALID ||
             (chosen && (against.status == QPLAN_ERR_USAGE || against.status == QPLAN_ERR_PROOF)),
@@ -279,12 +280,11 @@ static void try_accepted(struct trial *t)
     struct qplan_error err;
     check_roles(t);
     struct outcome inspected = look(t, &alone);
+    say("inspect", inspected.status, &inspected.err);
     promise(inspected.status == QPLAN_OK || inspected.status == QPLAN_ERR_INVALID,
             "inspect refuses a file by its content alone");
     check_totals(t, &inspected);
     const enum qplan_status dequantized = check_dequantize(t);
-    say("inspect", inspected.status);
-    say("dequantize", dequantized);
     promise(dequantized != QPLAN_OK || inspected.status == QPLAN_OK,
             "what can be dequantized can be inspected");
     promise(dequantized == QPLAN_OK || inspected.status != QPLAN_OK || !t->file->format ||
@@ -306,8 +306,9 @@ static void try_file(struct trial *t)
     struct qplan_error err = {.status = QPLAN_OK};
     own_write(FILE_NAME, &t->bytes);
     t->n_files = own_count();
-    say("open", qplan_checkpoint_open(&t->file, own_path(FILE_NAME), &err));
-    if (t->file)
+    const enum qplan_status status = qplan_checkpoint_open(&t->file, own_path(FILE_NAME), &err);
+    say("open", status, &err);
+    if (status == QPLAN_OK)
         try_accepted(t);
     else
         promise(err.status == QPLAN_ERR_INVALID && err.message[0],
