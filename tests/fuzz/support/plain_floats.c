@@ -50,6 +50,16 @@ double plain_round(const struct plain_float *form, double x)
     return fabs(y) > most ? copysign(most, x) : y;
 }
 
+double plain_round_up(const struct plain_float *form, double x)
+{
+    const double least = ldexp(1, 1 - bias_of(form));
+    const double most = ldexp(2 - ldexp(1, -(int)form->mantissa_bits), bias_of(form));
+    if (x <= least || x > most)
+        return x <= least ? least : (double)INFINITY;
+    const int unit = ilogb(x) - (int)form->mantissa_bits;
+    return ldexp(ceil(ldexp(x, -unit)), unit);
+}
+
 static uint64_t bits_of(const struct plain_float *form, double x)
 {
     const uint64_t sign = (uint64_t)(signbit(x) != 0)

@@ -23,6 +23,9 @@ double plain_get(const struct plain_float *form, const void *values, uint64_t i)
  */
 double plain_round(const struct plain_float *form, double x);
 
+/* The least normal value of a form that is not below x > 0; infinite if there is none. */
+double plain_round_up(const struct plain_float *form, double x);
+
 /* Stores a value that is one of the form. */
 void plain_put(const struct plain_float *form, void *values, uint64_t i, double x);
 

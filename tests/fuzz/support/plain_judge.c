@@ -3,7 +3,10 @@
  */
 #include "plain_judge.h"
 
+#include "plain_quantizer.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *bytes_of(const struct judged *file, const struct qplan_entry *entry)
@@ -86,32 +89,73 @@ static void judge_element(const struct plain_tensor *t, uint64_t i, double x)
         promise(fabs(x - y) <= plain_bound(t, &e), "a proven element is within its bound");
 }
 
-static void judge_tensor(const struct judged *file, const struct qp_tensor *tensor,
+/* The ranges of the sets of a tensor, in the order of its scales. */
+static struct plain_range *find_ranges(const struct plain_tensor *t, const char *values)
+{
+    uint64_t n_sets = 1;
+    for (uint64_t i = 0; i < t->n; i++) {
+        const uint64_t set = plain_at(t, i).set;
+        n_sets = set >= n_sets ? set + 1 : n_sets;
+    }
+    struct plain_range *ranges = calloc(n_sets, sizeof *ranges);
+    promise(ranges, "memory");
+    for (uint64_t i = 0; i < t->n; i++) {
+        struct plain_range *range = &ranges[plain_at(t, i).set];
+        const double x = plain_get(t->source, values, i);
+        if (isnan(x) || isinf(x))
+            continue;
+        range->low = fmin(range->low, x);
+        range->high = fmax(range->high, x);
+    }
+    return ranges;
+}
+
+/* Judges a quantized tensor; returns whether its codes are those of the plain quantizer. */
+static bool judge_quantized(const struct plain_tensor *t, const char *values)
+{
+    struct plain_range *ranges = find_ranges(t, values);
+    bool same = true;
+    for (uint64_t i = 0; i < t->n; i++) {
+        const struct plain_element e = plain_at(t, i);
+        const double x = plain_get(t->source, values, i);
+        const struct plain_params params = plain_minmax(t, &ranges[e.set]);
+        promise(e.scale == params.scale && e.zero == params.zero,
+                "proven parameters are those of minmax");
+        judge_element(t, i, x);
+        same = same && e.code == plain_code(t, &params, x);
+    }
+    free(ranges);
+    return same;
+}
+
+static bool judge_tensor(const struct judged *file, const struct qp_tensor *tensor,
                          const char *values)
 {
     struct plain_tensor plain;
     if (!tensor->scheme) {
         promise(is_copy(file, tensor, values), "a proven kept tensor is the same");
-        return;
+        return true;
     }
+    promise(strcmp(tensor->calibrate, "minmax") == 0, "a proven calibrator is known");
     plain_open(&plain, file->checkpoint, file->bytes, tensor);
-    promise(!has_spare_bits(&plain), "proven spare nibbles are 0");
-    for (uint64_t i = 0; i < plain.n; i++)
-        judge_element(&plain, i, plain_get(plain.source, values, i));
+    return judge_quantized(&plain, values);
 }
 
-void judge_proven(const struct judged *file, const struct judged *source)
+bool judge_proven(const struct judged *file, const struct judged *source)
 {
     const struct qp_st *st = &source->checkpoint->source.files[0];
+    bool same = true;
     promise(st->n_entries == file->checkpoint->n_tensors,
             "as many tensors are proven as there are");
+    promise(!has_bad_codes(file), "proven codes are those that the record allows");
     for (size_t i = 0; i < file->checkpoint->n_tensors; i++) {
         const struct qp_tensor *tensor = &file->checkpoint->tensors[i];
         const struct qplan_entry *entry = qp_st_find(st, tensor->name, tensor->name_len);
         promise(stands_for(entry, tensor, (enum qplan_storage)tensor->storage),
                 "a proven tensor is in the source");
-        judge_tensor(file, tensor, bytes_of(source, entry));
+        same = judge_tensor(file, tensor, bytes_of(source, entry)) && same;
     }
+    return same;
 }
 
 /* ---- Dequantize -------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ bool has_bad_codes(const struct judged *file);
 
 /*
  * Of a file that was proven: each tensor has one of the same name, type and shape in the source,
- * and the reverse; every element is within its bound, every kept byte the same, every spare nibble
- * 0.
+ * and the reverse; every element is within its bound, every kept byte the same, every code one that
+ * its record allows, and parameters are those that minmax makes of the source. Returns whether the
+ * codes are too.
  */
-void judge_proven(const struct judged *file, const struct judged *source);
+bool judge_proven(const struct judged *file, const struct judged *source);
 
 /* Of what dequantize wrote to path: it has the names, shapes, dtypes and values of the file. */
 void judge_output(const struct judged *file, const char *path, const struct bytes *written,
