@@ -140,6 +140,12 @@ const char *qp_quote(char out[QP_QUOTED], const char *name, size_t n)
     return out;
 }
 
+bool qp_ends_with(const char *text, const char *suffix)
+{
+    const size_t n = strlen(text), n_suffix = strlen(suffix);
+    return n >= n_suffix && memcmp(text + n - n_suffix, suffix, n_suffix) == 0;
+}
+
 const char *qp_escape(char *out, size_t n_out, const char *text, size_t n)
 {
     bool cut;

@@ -24,6 +24,9 @@ size_t qp_utf8_encode(char out[4], uint32_t code);
  */
 const char *qp_quote(char out[QP_QUOTED], const char *name, size_t n);
 
+/* Whether a text ends with another. */
+bool qp_ends_with(const char *text, const char *suffix);
+
 /*
  * Text made safe for a terminal as qp_quote does, without quotes and without a cut at 80, for
  * paths. At most n_out bytes, NUL included, and n_out is at least 1; what does not fit is cut,

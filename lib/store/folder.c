@@ -19,67 +19,70 @@
 /* ---- What is in a folder -----------------------------------------------------------------------
  */
 
-/* Bare names of one kind, in the arena of the folder. */
-struct names {
-    char **list;
-    size_t n;
-};
-
-static bool ends_with(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), n_suffix = strlen(suffix);
-    return n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
-}
-
-static enum qplan_status add_name(struct qp_folder *f, struct names *names, const char *name,
-                                  struct qplan_error *err)
-{
-    char **list = qp_arena_grow(&f->arena, names->list, names->n, sizeof *list);
-    char *copy = list ? qp_arena_join(&f->arena, name, strlen(name), "") : NULL;
-    if (!copy)
-        return qp_fail_memory(err, f->path, strlen(name));
-    list[names->n++] = copy;
-    names->list = list;
-    return QPLAN_OK;
-}
-
 static int by_bytes(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void sort_names(struct names *names)
+/* Adds a copy of a name to a list; false when out of memory. */
+static bool add_name(struct qp_arena *arena, struct qp_names *names, const char *name)
 {
-    if (names->n > 0)
-        qsort(names->list, names->n, sizeof *names->list, by_bytes);
+    char **list = qp_arena_grow(arena, names->list, names->n, sizeof *list);
+    char *copy = list ? qp_arena_join(arena, name, strlen(name), "") : NULL;
+    if (!copy)
+        return false;
+    list[names->n++] = copy;
+    names->list = list;
+    return true;
 }
 
-/* Lists the indexes and the safetensors files of a folder, hidden ones excepted. */
-static enum qplan_status list_folder(struct qp_folder *f, struct names *indexes,
-                                     struct names *files, struct qplan_error *err)
+enum qplan_status qp_list_names(const char *path, struct qp_arena *arena, struct qp_names *names,
+                                struct qplan_error *err)
 {
     char shown[512];
-    DIR *dir = opendir(f->path);
+    (void)qp_escape(shown, sizeof shown, path, strlen(path));
+    *names = (struct qp_names){NULL, 0};
+    DIR *dir = opendir(path);
     if (!dir)
-        return qp_fail_errno(err, errno, qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
-                             "cannot list the folder");
+        return qp_fail_errno(err, errno, shown, "cannot list the folder");
     enum qplan_status status = QPLAN_OK;
     const struct dirent *entry;
     errno = 0;
     while (status == QPLAN_OK && (entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.' && ends_with(entry->d_name, QP_INDEX_SUFFIX))
-            status = add_name(f, indexes, entry->d_name, err);
-        else if (entry->d_name[0] != '.' && ends_with(entry->d_name, QP_CHECKPOINT_SUFFIX))
-            status = add_name(f, files, entry->d_name, err);
+        const bool is_dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        if (!is_dots && !add_name(arena, names, entry->d_name))
+            status = qp_fail_memory(err, shown, strlen(entry->d_name));
         errno = 0;
     }
     if (status == QPLAN_OK && errno != 0)
-        status = qp_fail_errno(err, errno, qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
-                               "cannot list the folder");
+        status = qp_fail_errno(err, errno, shown, "cannot list the folder");
     (void)closedir(dir);
-    sort_names(indexes);
-    sort_names(files);
+    if (names->n > 0)
+        qsort(names->list, names->n, sizeof *names->list, by_bytes);
     return status;
+}
+
+char *qp_path_in(struct qp_arena *arena, const char *folder, const char *name)
+{
+    char *path = qp_arena_join(arena, folder, strlen(folder), "/");
+    return path ? qp_arena_join(arena, path, strlen(path), name) : NULL;
+}
+
+/* The indexes and the safetensors files of a folder, hidden ones excepted. */
+static enum qplan_status list_folder(struct qp_folder *f, struct qp_names *indexes,
+                                     struct qp_names *files, struct qplan_error *err)
+{
+    struct qp_names all;
+    QP_TRY(qp_list_names(f->path, &f->arena, &all, err));
+    for (size_t i = 0; i < all.n; i++) {
+        const char *name = all.list[i];
+        const bool is_index = qp_ends_with(name, QP_INDEX_SUFFIX);
+        if (name[0] == '.' || (!is_index && !qp_ends_with(name, QP_CHECKPOINT_SUFFIX)))
+            continue;
+        if (!add_name(&f->arena, is_index ? indexes : files, name))
+            return qp_fail_memory(err, f->path, strlen(name));
+    }
+    return QPLAN_OK;
 }
 
 /* ---- Which of it is the checkpoint -------------------------------------------------------------
@@ -104,7 +107,7 @@ static enum qplan_status set_stem(struct qp_folder *f, const char *name, const c
 }
 
 /* A folder without an index has exactly one file. */
-static enum qplan_status take_only_file(struct qp_folder *f, const struct names *files,
+static enum qplan_status take_only_file(struct qp_folder *f, const struct qp_names *files,
                                         struct qplan_error *err)
 {
     char shown[512];
@@ -126,14 +129,13 @@ static bool has_name(char **names, size_t n, char *name)
 }
 
 /* Files of the folder that the index does not list. */
-static enum qplan_status warn_of_others(struct qp_folder *f, const struct names *files,
+static enum qplan_status warn_of_others(struct qp_folder *f, const struct qp_names *files,
                                         struct qplan_error *err)
 {
     for (size_t i = 0; i < files->n; i++) {
         if (has_name(f->names, f->n_files, files->list[i]))
             continue;
-        char *path = qp_arena_join(&f->arena, f->path, strlen(f->path), "/");
-        path = path ? qp_arena_join(&f->arena, path, strlen(path), files->list[i]) : NULL;
+        const char *path = qp_path_in(&f->arena, f->path, files->list[i]);
         if (!path)
             return qp_fail_memory(err, f->path, strlen(files->list[i]));
         QP_TRY(qp_warn(&f->warnings, &f->arena, "not-in-index", path,
@@ -145,7 +147,7 @@ static enum qplan_status warn_of_others(struct qp_folder *f, const struct names 
 /* Takes the folder that was named: its only index, or its only file. */
 static enum qplan_status take_folder(struct qp_folder *f, struct qplan_error *err)
 {
-    struct names indexes = {NULL, 0}, files = {NULL, 0};
+    struct qp_names indexes = {NULL, 0}, files = {NULL, 0};
     QP_TRY(list_folder(f, &indexes, &files, err));
     if (indexes.n > 1)
         return ambiguous(f, indexes.list[0], indexes.list[1], err);
@@ -201,7 +203,7 @@ enum qplan_status qp_folder_find(struct qp_folder *folder, const char *path, boo
     struct stat st;
     *folder = (struct qp_folder){.path = NULL};
     const bool there = stat(path, &st) == 0;
-    const bool is_index = there && S_ISREG(st.st_mode) && ends_with(path, QP_INDEX_SUFFIX);
+    const bool is_index = there && S_ISREG(st.st_mode) && qp_ends_with(path, QP_INDEX_SUFFIX);
     *is_folder = (there && S_ISDIR(st.st_mode)) || is_index;
     if (!*is_folder)
         return QPLAN_OK;

@@ -13,6 +13,19 @@
 #define QP_INDEX_SUFFIX      ".safetensors.index.json"
 #define QP_CHECKPOINT_SUFFIX ".safetensors"
 
+/* Names of files, in an arena. */
+struct qp_names {
+    char **list;
+    size_t n;
+};
+
+/* The names of all that is in a folder, in byte-wise order. */
+enum qplan_status qp_list_names(const char *path, struct qp_arena *arena, struct qp_names *names,
+                                struct qplan_error *err);
+
+/* The path of a name in a folder; NULL when out of memory. */
+char *qp_path_in(struct qp_arena *arena, const char *folder, const char *name);
+
 /* What an index says of a tensor. */
 struct qp_mapped {
     const char *name; /* counted; it may contain NULs */

@@ -264,8 +264,7 @@ static enum qplan_status read_text(struct reader *r, const char *path)
 enum qplan_status qp_index_read(struct qp_folder *folder, struct qplan_error *err)
 {
     struct reader r = {.folder = folder, .err = err};
-    char *path = qp_arena_join(&folder->arena, folder->path, strlen(folder->path), "/");
-    path = path ? qp_arena_join(&folder->arena, path, strlen(path), folder->index) : NULL;
+    const char *path = qp_path_in(&folder->arena, folder->path, folder->index);
     if (!path)
         return qp_fail_memory(err, folder->path, strlen(folder->index));
     (void)qp_escape(r.shown, sizeof r.shown, path, strlen(path));

@@ -5,9 +5,6 @@
 
 #include "lib/base/glob.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -43,17 +40,11 @@ static const char *const left_suffixes[] = {".py",
 static const char *const left_names[] = {"quantize_config.json", "hf_quant_config.json",
                                          "recipe.yaml", "SHA256SUMS"};
 
-static bool ends_with(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), n_suffix = strlen(suffix);
-    return n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
-}
-
 static bool is_left_out(const char *name)
 {
     bool left = name[0] == '.';
     for (size_t i = 0; i < sizeof left_suffixes / sizeof *left_suffixes; i++)
-        left |= ends_with(name, left_suffixes[i]);
+        left |= qp_ends_with(name, left_suffixes[i]);
     for (size_t i = 0; i < sizeof left_names / sizeof *left_names; i++)
         left |= strcmp(name, left_names[i]) == 0;
     return left;
@@ -120,10 +111,9 @@ static enum qplan_status decide(const struct finder *f, const char *name)
 {
     const char *folder = f->source->folder.path;
     struct stat st;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || is_checkpoint(f, name))
+    if (is_checkpoint(f, name))
         return QPLAN_OK;
-    char *path = qp_arena_join(f->arena, folder, strlen(folder), "/");
-    path = path ? qp_arena_join(f->arena, path, strlen(path), name) : NULL;
+    char *path = qp_path_in(f->arena, folder, name);
     if (!path)
         return fail_memory(f);
     const bool is_file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
@@ -131,40 +121,6 @@ static enum qplan_status decide(const struct finder *f, const char *name)
         return leave(f, name);
     f->side->n_bytes += (uint64_t)st.st_size;
     return take(f, name, path);
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The names of a folder in their order, so that reports do not depend on the file system. */
-static enum qplan_status list_names(const struct finder *f, char ***names, size_t *n)
-{
-    DIR *dir = opendir(f->source->folder.path);
-    enum qplan_status status = QPLAN_OK;
-    const struct dirent *entry;
-    if (!dir)
-        return qp_fail_errno(f->err, errno, f->source->listing.shown, "cannot list the folder");
-    errno = 0;
-    while (status == QPLAN_OK && (entry = readdir(dir)) != NULL) {
-        char **list = qp_arena_grow(f->arena, *names, *n, sizeof *list);
-        char *name =
-            list ? qp_arena_join(f->arena, entry->d_name, strlen(entry->d_name), "") : NULL;
-        if (name) {
-            list[(*n)++] = name;
-            *names = list;
-        } else {
-            status = fail_memory(f);
-        }
-        errno = 0;
-    }
-    if (status == QPLAN_OK && errno != 0)
-        status = qp_fail_errno(f->err, errno, f->source->listing.shown, "cannot list the folder");
-    (void)closedir(dir);
-    if (*n > 0)
-        qsort(*names, *n, sizeof **names, by_bytes);
-    return status;
 }
 
 static enum qplan_status check_patterns(const struct finder *f)
@@ -193,8 +149,7 @@ enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *sou
 {
     struct finder f = {
         .side = side, .source = source, .copy = copy, .n_copy = n_copy, .arena = arena, .err = err};
-    char **names = NULL;
-    size_t n = 0;
+    struct qp_names names;
     *side = (struct qp_side){.names = NULL};
     if (!source->is_folder)
         return QPLAN_OK;
@@ -204,9 +159,9 @@ enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *sou
     if (!f.used)
         return fail_memory(&f);
     QP_TRY(name_index(&f));
-    QP_TRY(list_names(&f, &names, &n));
-    for (size_t i = 0; i < n; i++)
-        QP_TRY(decide(&f, names[i]));
+    QP_TRY(qp_list_names(source->folder.path, arena, &names, err));
+    for (size_t i = 0; i < names.n; i++)
+        QP_TRY(decide(&f, names.list[i]));
     return check_patterns(&f);
 }
 

@@ -93,8 +93,7 @@ static enum qplan_status open_shard(struct qp_source *source, size_t i, struct q
 {
     const struct qp_folder *folder = &source->folder;
     struct stat st;
-    char *path = qp_arena_join(&source->arena, folder->path, strlen(folder->path), "/");
-    path = path ? qp_arena_join(&source->arena, path, strlen(path), folder->names[i]) : NULL;
+    const char *path = qp_path_in(&source->arena, folder->path, folder->names[i]);
     if (!path)
         return qp_fail_memory(err, folder->path, strlen(folder->names[i]));
     if (folder->index && lstat(path, &st) != 0 && errno == ENOENT)

@@ -134,16 +134,10 @@ static bool is_among(const char *name, char *const *names, size_t n)
     return false;
 }
 
-static bool has_suffix(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), n_suffix = strlen(suffix);
-    return n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
-}
-
 /* A file that a folder of this kind has: then the folder may be replaced. */
 static bool may_replace(const struct qp_stage_request *r, const char *name)
 {
-    return has_suffix(name, QP_CHECKPOINT_SUFFIX) || has_suffix(name, QP_INDEX_SUFFIX) ||
+    return qp_ends_with(name, QP_CHECKPOINT_SUFFIX) || qp_ends_with(name, QP_INDEX_SUFFIX) ||
            strcmp(name, "SHA256SUMS") == 0 || is_among(name, r->names, r->n_files) ||
            is_among(name, r->others, r->n_others);
 }
