@@ -263,14 +263,20 @@ static size_t shard_stem(const char *name)
     return dash > name + 1 && dash < of && dash[-1] == '-' ? (size_t)(dash - 1 - name) : 0;
 }
 
-const char *qp_index_beside(const char *path, struct qp_arena *arena)
+enum qplan_status qp_index_beside(const char *path, struct qp_arena *arena, const char **index,
+                                  struct qplan_error *err)
 {
-    const char *name;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const size_t n = shard_stem(name), n_folder = (size_t)(name - path);
     struct stat st;
-    char *folder = folder_of(arena, path, &name);
-    const size_t n = shard_stem(name);
-    if (!folder || n == 0)
-        return NULL;
-    char *index = qp_arena_join(arena, path, (size_t)(name - path) + n, QP_INDEX_SUFFIX);
-    return index && stat(index, &st) == 0 && S_ISREG(st.st_mode) ? index + (name - path) : NULL;
+    *index = NULL;
+    if (n == 0)
+        return QPLAN_OK;
+    char *beside = qp_arena_join(arena, path, n_folder + n, QP_INDEX_SUFFIX);
+    if (!beside)
+        return qp_fail_memory(err, "index", n_folder + n);
+    if (stat(beside, &st) == 0 && S_ISREG(st.st_mode))
+        *index = beside + n_folder;
+    return QPLAN_OK;
 }

@@ -63,9 +63,10 @@ const struct qp_mapped *qp_folder_mapped(const struct qp_folder *folder, const c
                                          size_t n);
 
 /*
- * For a file that is named by itself: the bare name of an index beside it that lists it as one of
- * several shards, or NULL. In the arena.
+ * For a file that is named by itself: *index is the bare name of the index beside it of which it is
+ * one shard, in the arena, or NULL.
  */
-const char *qp_index_beside(const char *path, struct qp_arena *arena);
+enum qplan_status qp_index_beside(const char *path, struct qp_arena *arena, const char **index,
+                                  struct qplan_error *err);
 
 #endif

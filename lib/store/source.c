@@ -38,7 +38,8 @@ static enum qplan_status take_file(struct qp_source *source, struct qp_st *st,
 static enum qplan_status warn_of_index(struct qp_source *source, struct qplan_error *err)
 {
     char message[512], quoted[QP_QUOTED];
-    const char *index = qp_index_beside(source->path, &source->arena);
+    const char *index;
+    QP_TRY(qp_index_beside(source->path, &source->arena, &index, err));
     if (!index)
         return QPLAN_OK;
     (void)snprintf(message, sizeof message,
