@@ -124,7 +124,7 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
     enum qplan_status status = write_tensors(plan, &outs, run, &all_threads, err);
     if (status == QPLAN_OK)
         status = check_written(report, plan, &outs, options, run, err);
-    if (status == QPLAN_OK)
+    if (status == QPLAN_OK && *report)
         status = commit(&outs, *report, all_threads, err);
     qp_outs_discard(&outs);
     if (status != QPLAN_OK && status != QPLAN_ERR_PROOF) {

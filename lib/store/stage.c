@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,46 +81,42 @@ static bool lies_in(const char *inner, const char *outer)
     return strncmp(inner, outer, n) == 0 && (inner[n] == '/' || inner[n] == '\0' || n == 1);
 }
 
-/* The real path of the target, which need not exist; NULL with errno. */
-static char *real_target(const struct qp_stage *s)
+/* The real path of the target, which need not exist; false with errno. */
+static bool real_target(const struct qp_stage *s, char out[PATH_MAX])
 {
-    char *whole = realpath(s->path, NULL);
-    if (whole)
-        return whole;
+    char folder[PATH_MAX];
     const char *name = name_of(s->path);
-    char *parent =
-        name == s->path ? qp_strndup(".", 1) : qp_strndup(s->path, (size_t)(name - s->path));
-    char *real = parent ? realpath(parent, NULL) : NULL, *joined = NULL;
-    if (real) {
-        const size_t n = strlen(real);
-        joined = malloc(n + strlen(name) + 2);
-        if (joined)
-            (void)sprintf(joined, "%s%s%s", real, n > 1 ? "/" : "", name);
+    const int n_folder = name == s->path ? 0 : (int)(name - s->path);
+    if (realpath(s->path, out))
+        return true;
+    const int n =
+        snprintf(folder, sizeof folder, "%.*s", n_folder ? n_folder : 1, n_folder ? s->path : ".");
+    if (n >= PATH_MAX || !realpath(folder, out))
+        return false;
+    const size_t used = strlen(out) == 1 ? 0 : strlen(out);
+    if (used + strlen(name) + 2 > PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
     }
-    qp_free(parent);
-    free(real);
-    return joined;
+    (void)snprintf(out + used, PATH_MAX - used, "/%s", name);
+    return true;
 }
 
 /* Neither folder may hold the other: what is read would change, or be removed with the old one. */
 static enum qplan_status check_apart(const struct qp_stage *s, const char *source,
                                      struct qplan_error *err)
 {
-    char *target = real_target(s), *real = realpath(source, NULL);
-    char shown[512];
-    enum qplan_status status = QPLAN_OK;
+    char target[PATH_MAX], real[PATH_MAX], shown[512];
     (void)qp_escape(shown, sizeof shown, source, strlen(source));
-    if (!target || !real)
-        status = fail_errno(s, "cannot examine the target", err);
-    else if (strcmp(target, real) == 0)
-        status = qp_fail(err, QPLAN_ERR_USAGE, s->shown, "the output is the input %s", shown);
-    else if (lies_in(target, real))
-        status = qp_fail(err, QPLAN_ERR_USAGE, s->shown, "the output lies in the input %s", shown);
-    else if (lies_in(real, target))
-        status = qp_fail(err, QPLAN_ERR_USAGE, s->shown, "the input %s lies in the output", shown);
-    free(target);
-    free(real);
-    return status;
+    if (!real_target(s, target) || !realpath(source, real))
+        return fail_errno(s, "cannot examine the target", err);
+    if (strcmp(target, real) == 0)
+        return qp_fail(err, QPLAN_ERR_USAGE, s->shown, "the output is the input %s", shown);
+    if (lies_in(target, real))
+        return qp_fail(err, QPLAN_ERR_USAGE, s->shown, "the output lies in the input %s", shown);
+    if (lies_in(real, target))
+        return qp_fail(err, QPLAN_ERR_USAGE, s->shown, "the input %s lies in the output", shown);
+    return QPLAN_OK;
 }
 
 /* ---- What is there already ---------------------------------------------------------------------

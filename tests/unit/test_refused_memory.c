@@ -234,10 +234,60 @@ static void every_allocation_may_be_refused(void **state)
         free((char *)(uintptr_t)paths[i]);
 }
 
+/* Removes the files of a folder in the folder, and it. */
+static void remove_inner(const char *path)
+{
+    struct folder inner;
+    (void)snprintf(inner.path, sizeof inner.path, "%s", path);
+    folder_remove(&inner);
+}
+
+static void write_text(const char *path, const char *name, const char *text)
+{
+    char whole[600];
+    (void)snprintf(whole, sizeof whole, "%s/%s", path, name);
+    write_file(whole, text, strlen(text));
+}
+
+/* A folder of two shards, with an index that is not quite right and files besides. */
+static void write_folder(const char *path)
+{
+    char shard[600];
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        const struct tensor tensors[] = {{i ? "b.w" : "a.w", "F32", 2, {6, 9}, NULL, 216}};
+        (void)snprintf(shard, sizeof shard, "%s/m-0000%d-of-00002.safetensors", path, i + 1);
+        write_checkpoint(shard, "{\"a\":\"2\"}", tensors, 1);
+    }
+    write_text(path, "m.safetensors.index.json",
+               "{\"metadata\":{\"total_size\":1},\"weight_map\":{"
+               "\"a.w\":\"m-00001-of-00002.safetensors\","
+               "\"b.w\":\"m-00002-of-00002.safetensors\"}}");
+    write_text(path, "config.json", "{}");
+    write_text(path, "x.py", "");
+    write_text(path, "other.safetensors", "");
+}
+
+static void every_allocation_for_a_folder_may_be_refused(void **state)
+{
+    static const char *const names[] = {"folder", "folder-out", "folder-back"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(paths); i++)
+        paths[i] = strdup(in_folder(&folder, names[i]));
+    write_folder(paths[0]);
+    refuse_each(quantize, "int8:c0");
+    refuse_each(read_back, "int8:c0");
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        remove_inner(paths[i]);
+        free((char *)(uintptr_t)paths[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_be_refused),
+        cmocka_unit_test(every_allocation_for_a_folder_may_be_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
