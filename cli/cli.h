@@ -92,6 +92,9 @@ enum qplan_status cli_finish_stdout(enum qplan_status status, const char *what,
 /* Makes sure that descriptors 0 to 2 are taken, so that no model is ever opened as one of them. */
 void cli_reserve_descriptors(void);
 
+/* Lets what is printed on stdout wait until cli_finish_stdout. */
+void cli_buffer_stdout(void);
+
 /* SIGINT, SIGTERM and SIGHUP ask for a stop once; the second one kills. */
 void cli_catch_signals(void);
 

@@ -136,6 +136,7 @@ static enum qplan_status dispatch(int argc, char **argv, struct qplan_error *err
 int main(int argc, char **argv)
 {
     cli_reserve_descriptors();
+    cli_buffer_stdout();
     cli_catch_signals();
     struct qplan_error err = {.status = QPLAN_OK};
     enum qplan_status status = dispatch(argc, argv, &err);

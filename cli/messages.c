@@ -114,7 +114,8 @@ enum qplan_status cli_fail_errno(struct qplan_error *err, int errnum, const char
 
 enum qplan_status cli_fail_memory(struct qplan_error *err)
 {
-    return cli_fail(err, QPLAN_ERR_MEMORY, "", "out of memory");
+    return cli_fail(err, QPLAN_ERR_MEMORY, "",
+                    "out of memory: a few bytes for the command were refused");
 }
 
 void cli_hint(struct qplan_error *err, const char *fmt, ...)

@@ -35,6 +35,16 @@ int cli_write_stdout(void *ctx, const void *bytes, size_t n_bytes)
     return stdout_errno;
 }
 
+/*
+ * Texts for people are printed piece by piece, and the reason why one could not be written is known
+ * only at the end: so the buffer holds the longest of them.
+ */
+void cli_buffer_stdout(void)
+{
+    static char buffer[16 << 10];
+    (void)setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+}
+
 enum qplan_status cli_finish_stdout(enum qplan_status status, const char *what,
                                     struct qplan_error *err)
 {
