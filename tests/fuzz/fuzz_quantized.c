@@ -54,7 +54,7 @@ static void say(const char *command, enum qplan_status status, const struct qpla
  */
 
 /* One thread with little memory, so that a small tensor has several units; or three with more. */
-static const struct qplan_run runs[2] = {{.threads = 1, .memory_bytes = (uint64_t)1 << 20},
+static const struct qplan_run runs[2] = {{.threads = 1, .memory_bytes = (uint64_t)320 << 10},
                                          {.threads = 3}};
 
 static void take_report(const struct trial *t, struct outcome *out, struct qplan_report *report)

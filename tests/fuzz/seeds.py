@@ -73,13 +73,13 @@ def large():
                           "nudge 00307cd0"],
         "ones": META + ["quantized a int8:g1:asym minmax F32 2x9000 00 0000803f 00"],
         "long": META + ["quantized a int8:c0 minmax F32 3x9000 7f80017e 0000003f0000803e0000803f 00",
-                        "quantized b uint4:g128:sym:bf16 minmax BF16 2x70000 70f8 "
+                        "quantized b uint4:g128:sym:bf16 minmax BF16 2x9000 70f8 "
                         "803f003f80400041e03e 08",
-                        "quantized c int8:c1 minmax F16 2x5000x3 7f8001fe "
+                        "quantized c int8:c1 minmax F16 2x2000x3 7f8001fe "
                         "0000803f0000003f0000803e 00",
                         "nudge 00000000ff00017c"],
         "wide": META + ["quantized a int8:b2x3:f16 minmax F16 7x1201 7f8001 003c00380040003a0030 00",
-                        "quantized b int4:t:asym minmax F64 5x8000 7801 cdcccc3d 03"],
+                        "quantized b int4:t:asym minmax F64 5x2000 7801 cdcccc3d 03"],
     }
 
 

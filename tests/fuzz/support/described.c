@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BYTES ((uint64_t)1 << 20) /* of the data of a file */
+#define MOST_BYTES ((uint64_t)1 << 17) /* of the data of a file */
 
 /* ---- Lines ------------------------------------------------------------------------------------
  */

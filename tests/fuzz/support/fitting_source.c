@@ -9,12 +9,13 @@
 #include <string.h>
 
 #define MOST_TENSORS (2 * MOST_LINES)
-#define MOST_BYTES   ((uint64_t)4 << 20)
+#define MOST_BYTES   ((uint64_t)1 << 20)
 
 struct source {
     const struct description *d;
     const struct qplan_checkpoint *file;
     const struct bytes *bytes; /* of the file */
+    struct bytes nudge;
     struct qplan_entry entries[MOST_TENSORS], *order[MOST_TENSORS];
     struct bytes data[MOST_TENSORS]; /* by the order in which entries were added */
     struct qp_st_pair pairs[MOST_TENSORS];
@@ -24,13 +25,18 @@ struct source {
 /* ---- Tensors ----------------------------------------------------------------------------------
  */
 
-/* A byte of the description, as -0.512 to 0.508 of a step: around the bound, on both sides. */
-static double nudge_at(const char *digits, uint64_t i)
+/* The bytes that the description chooses errors by. */
+static void read_nudge(struct source *s)
 {
-    unsigned char byte;
-    const size_t period = strlen(digits) / 2;
-    describe_data(period ? digits + 2 * (i % period) : "", &byte, 1);
-    return (int8_t)byte / 250.0;
+    bytes_add(&s->nudge, NULL, strlen(s->d->nudge) / 2);
+    if (s->nudge.n > 0)
+        describe_data(s->d->nudge, (unsigned char *)s->nudge.data, s->nudge.n);
+}
+
+/* A byte as -0.512 to 0.508 of a step: around the bound, on both sides. */
+static double nudge_at(const struct source *s, uint64_t i)
+{
+    return s->nudge.n ? (int8_t)s->nudge.data[i % s->nudge.n] / 250.0 : 0;
 }
 
 /*
@@ -43,7 +49,7 @@ static double steps_off(const struct source *s, const struct plain_tensor *t, in
 {
     const struct qplan_scheme *scheme = t->tensor->scheme;
     if (code != t->q_min && code != t->q_max)
-        return nudge_at(s->d->nudge, i);
+        return nudge_at(s, i);
     return scheme->asymmetric || scheme->narrow ? 0 : 0.5;
 }
 
@@ -180,10 +186,12 @@ bool fitting_source(const struct description *d, const struct qplan_checkpoint *
     s->file = file;
     s->bytes = bytes;
     *out = (struct bytes){NULL, 0};
+    read_nudge(s);
     add_pairs(s);
     const bool made = add_tensors(s) && put_file(s, out);
     for (size_t i = 0; i < s->n; i++)
         free(s->data[i].data);
+    free(s->nudge.data);
     free(s);
     return made;
 }

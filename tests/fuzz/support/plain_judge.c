@@ -89,16 +89,13 @@ static void judge_element(const struct plain_tensor *t, uint64_t i, double x)
         promise(fabs(x - y) <= plain_bound(t, &e), "a proven element is within its bound");
 }
 
-/* The ranges of the sets of a tensor, in the order of its scales. */
-static struct plain_range *find_ranges(const struct plain_tensor *t, const char *values)
+/* The parameters that minmax makes of the sets of a tensor, in the order of its scales. */
+static struct plain_params *find_params(const struct plain_tensor *t, const char *values)
 {
-    uint64_t n_sets = 1;
-    for (uint64_t i = 0; i < t->n; i++) {
-        const uint64_t set = plain_at(t, i).set;
-        n_sets = set >= n_sets ? set + 1 : n_sets;
-    }
+    const uint64_t n_sets = plain_at(t, t->n - 1).set + 1; /* the last element is in the last set */
     struct plain_range *ranges = calloc(n_sets, sizeof *ranges);
-    promise(ranges, "memory");
+    struct plain_params *params = calloc(n_sets, sizeof *params);
+    promise(ranges && params, "memory");
     for (uint64_t i = 0; i < t->n; i++) {
         struct plain_range *range = &ranges[plain_at(t, i).set];
         const double x = plain_get(t->source, values, i);
@@ -107,24 +104,26 @@ static struct plain_range *find_ranges(const struct plain_tensor *t, const char 
         range->low = fmin(range->low, x);
         range->high = fmax(range->high, x);
     }
-    return ranges;
+    for (uint64_t i = 0; i < n_sets; i++)
+        params[i] = plain_minmax(t, &ranges[i]);
+    free(ranges);
+    return params;
 }
 
 /* Judges a quantized tensor; returns whether its codes are those of the plain quantizer. */
 static bool judge_quantized(const struct plain_tensor *t, const char *values)
 {
-    struct plain_range *ranges = find_ranges(t, values);
+    struct plain_params *params = find_params(t, values);
     bool same = true;
     for (uint64_t i = 0; i < t->n; i++) {
         const struct plain_element e = plain_at(t, i);
         const double x = plain_get(t->source, values, i);
-        const struct plain_params params = plain_minmax(t, &ranges[e.set]);
-        promise(e.scale == params.scale && e.zero == params.zero,
+        promise(e.scale == params[e.set].scale && e.zero == params[e.set].zero,
                 "proven parameters are those of minmax");
         judge_element(t, i, x);
-        same = same && e.code == plain_code(t, &params, x);
+        same = same && e.code == plain_code(t, &params[e.set], x);
     }
-    free(ranges);
+    free(params);
     return same;
 }
 
