@@ -28,12 +28,14 @@ static const char help[] =
     "                  pipeline, 16384 go through memory [32]\n"
     "  --dtype NAME    only sources of this type: f64, f32, f16, bf16\n"
     "  --isa NAME      only this level: scalar, avx2, ...\n"
+    "  --codes NAME    the type of the codes: int8, f8e4m3, nf4, ... [int8]\n"
     "  --help          this text\n";
 
 struct options {
     int rounds;
     size_t rows;
     const char *dtype, *isa;
+    enum qplan_dtype codes;
 };
 
 /* What the kernels work on; arrays have an element for each of the tile, of its largest type. */
@@ -120,7 +122,7 @@ static void run_load(struct bench *b)
 
 static void run_bounds(struct bench *b)
 {
-    b->k->work->bounds(qp_tile_sets(&b->tile), b->d->scale, b->rule.type, b->d->bound);
+    b->k->work->bounds(qp_tile_sets(&b->tile), b->d->scale, b->d->zero, &b->rule, b->d->bound);
 }
 
 static void run_check(struct bench *b)
@@ -163,12 +165,12 @@ static void run_memcpy_codes(struct bench *b)
 
 static void run_pack(struct bench *b)
 {
-    b->code->pack4(b->d->codes, b->d->n, b->d->packed);
+    b->code->pack4(b->d->codes, b->d->n, 0, b->d->packed);
 }
 
 static void run_unpack(struct bench *b)
 {
-    b->code->unpack4(b->d->packed, b->d->n, true, b->d->codes);
+    b->code->unpack4(b->d->packed, b->d->n, 8, 8, b->d->codes);
 }
 
 struct kernel {
@@ -308,13 +310,12 @@ static void bench_source(const struct qp_source_kernels *k, struct data *d,
 {
     double rates[N_SOURCE][N_GEOMETRIES], best[N_SOURCE], fastest = 0;
     const char *names[N_GEOMETRIES];
-    const struct qplan_scheme scheme = {.dtype = QPLAN_INT8, .scale_dtype = QPLAN_F32};
+    const struct qplan_scheme scheme = {.dtype = options->codes, .scale_dtype = QPLAN_F32};
+    const struct qp_code_rule rule = qp_code_rule(&scheme);
     for (size_t g = 0; g < N_GEOMETRIES; g++) {
         const struct geometry *geometry = &geometries[g];
-        struct bench b = {.k = k,
-                          .q = qp_quantizer(k->dtype, QP_CODES_LINEAR, k->isa),
-                          .d = d,
-                          .rule = qp_code_rule(&scheme)};
+        struct bench b = {
+            .k = k, .q = qp_quantizer(k->dtype, rule.kind, k->isa), .d = d, .rule = rule};
         size_t band = geometry->band_rows ? geometry->band_rows : options->rows;
         b.tile = (struct qp_tile){options->rows, COLS, band, geometry->col_width, 0};
         fill(&b);
@@ -386,11 +387,16 @@ static int walk(struct data *d, const struct options *options)
 static struct options parse(int argc, char **argv)
 {
     static const struct option words[] = {
-        {"rounds", required_argument, NULL, 'r'}, {"rows", required_argument, NULL, 'n'},
-        {"dtype", required_argument, NULL, 'd'},  {"isa", required_argument, NULL, 'i'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+        {"rounds", required_argument, NULL, 'r'},
+        {"rows", required_argument, NULL, 'n'},
+        {"dtype", required_argument, NULL, 'd'},
+        {"isa", required_argument, NULL, 'i'},
+        {"codes", required_argument, NULL, 'c'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
-    struct options options = {.rounds = 20, .rows = 32};
+    struct options options = {.rounds = 20, .rows = 32, .codes = QPLAN_INT8};
+    bool has_codes = true;
     for (int c; (c = getopt_long(argc, argv, "", words, NULL)) != -1;) {
         if (c == 'r')
             options.rounds = atoi(optarg);
@@ -400,12 +406,15 @@ static struct options parse(int argc, char **argv)
             options.dtype = optarg;
         else if (c == 'i')
             options.isa = optarg;
+        else if (c == 'c')
+            has_codes = qplan_dtype_parse(optarg, &options.codes) && qp_code_type(options.codes);
         else {
             fputs(help, c == 'h' ? stdout : stderr);
             exit(c == 'h' ? 0 : 2);
         }
     }
-    if (optind < argc || options.rounds < 1 || options.rows < 1 || options.rows > 1u << 20) {
+    if (optind < argc || !has_codes || options.rounds < 1 || options.rows < 1 ||
+        options.rows > 1u << 20) {
         fputs(help, stderr);
         exit(2);
     }

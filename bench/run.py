@@ -8,7 +8,8 @@ and deleted: on virtual machines fresh pages cost several times what used ones d
 a file is kept that has one page in each 256 KiB of free memory: a machine that gives memory back to
 its host does so in large blocks, and so there are none. And where the two of a row read different
 files, these are made anew for each run: the memory that they happen to lie in decides over a tenth
-of the time.
+of the time. Beside the ratio of seconds stands that of the time on any core, which other work on
+the machine changes less.
 
 Peers are compared if they are there: llama-quantize on PATH, torch and safetensors in the virtual
 environment of --venv. What is left out is named, with the reason.
@@ -35,6 +36,13 @@ SMALL_BYTES = 30000 * 64 * 64 * 2
 LARGE_TENSORS, LARGE_SHAPE = 222, (11008, 4096)  # 20.02 GB of bf16
 STARTS = 20
 PAGE, HOLD_BLOCK = 4096, 256 << 10
+SHARDS = 40
+CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16"}
+
+# Layouts that engines load: the options, and the goals of quantize.
+LAYOUTS = {"w4a16": (["--preset", "w4a16"], 1.6), "w8a8": (["--preset", "w8a8"], 1.6),
+           "mlx": (["--preset", "mlx-4bit"], 1.8), "gptq": (["--preset", "gptq-4bit"], 2.0),
+           "awq": (["--preset", "awq-4bit"], 2.0)}
 
 QUANTIZE = ["{qplan}", "quantize", "-q", "--threads", "{threads}", "-o", "{out}"]
 DEQUANTIZE = ["{qplan}", "dequantize", "-q", "--threads", "{threads}", "-o", "{out}"]
@@ -54,6 +62,7 @@ class Row:
         self.command, self.base, self.env, self.renew = command, base, env or {}, renew
         self.times = times  # in a round: short commands, of which each is more often disturbed
         self.ratios, self.seconds, self.bases, self.imports = [], [], [], []
+        self.cpu, self.base_cpu = [], []  # seconds on any core
         self.rss = self.out_bytes = self.base_out_bytes = 0
 
     @property
@@ -70,6 +79,9 @@ def hot_rows():
         quantize("bf16 -> int8 per channel", 1.2, "{bf16}"),
         quantize("bf16 -> int4 g128", 1.6, "{bf16}", "--dtype", "int4"),
         quantize("bf16 -> int4 g128 asymmetric", 1.6, "{bf16}", "--dtype", "int4", "--asymmetric"),
+        quantize("bf16 -> fp8 per channel", 1.3, "{bf16}", "--dtype", "fp8"),
+        quantize("bf16 -> fp8 block 128x128", 1.3, "{bf16}", "--scheme", "fp8:b128x128"),
+        quantize("bf16 -> nf4 g64", 2.0, "{bf16}", "--dtype", "nf4"),
         quantize("f16 -> int8 per channel", 1.25, "{f16}"),
         quantize("f32 -> int8 per channel", 1.25, "{f32}"),
         quantize("bf16 -> int8 last axis", 1.3, "{bf16}", "--per-channel", "--axis", "-1", reads=2),
@@ -77,6 +89,10 @@ def hot_rows():
         quantize("bf16 -> int8 block 128x128", 1.4, "{bf16}", "--block", "128x128"),
         Row("hot", "dequantize int8", 1.4, [*DEQUANTIZE, "{int8}"], [*FLOOR, "{int8}"]),
         Row("hot", "dequantize int4", 1.4, [*DEQUANTIZE, "{int4}"], [*FLOOR, "{int4}"]),
+        Row("hot", "dequantize fp8", 1.6, [*DEQUANTIZE, "{fp8}"], [*FLOOR, "{fp8}"]),
+        Row("hot", "dequantize nf4", 1.6, [*DEQUANTIZE, "{nf4}"], [*FLOOR, "{nf4}"]),
+        Row("hot", "verify fp8", 3.0, [*VERIFY, "{fp8}", "{bf16}"], [*FLOOR, "{bf16}", "{fp8}"]),
+        Row("hot", "verify nf4", 3.0, [*VERIFY, "{nf4}", "{bf16}"], [*FLOOR, "{bf16}", "{nf4}"]),
         Row("hot", "verify int8", 2.4, [*VERIFY, "{int8}", "{bf16}"], [*FLOOR, "{bf16}", "{int8}"]),
         Row("hot", "verify int4", 2.4, [*VERIFY, "{int4}", "{bf16}"], [*FLOOR, "{bf16}", "{int4}"]),
         Row("hot", "copied only", 1.1, [*QUANTIZE, "--exclude", "*", "{bf16}"], COPY, "cp"),
@@ -85,6 +101,25 @@ def hot_rows():
         # What a CPU without kernels of its own runs, for example aarch64.
         quantize("bf16 -> int8, scalar kernels", None, "{bf16}", env={"QPLAN_CPU": "scalar"}),
     ]
+
+
+def layout_rows():
+    """Folders, as engines load them."""
+    def quantize(name, goal, source, *flags):
+        return Row("layouts", name, goal, [*QUANTIZE, *flags, source], [*FLOOR, "{bf16}"])
+
+    rows = []
+    for name, (flags, goal) in LAYOUTS.items():
+        folder, stored = "{" + name + "}", "{" + name + "}/model.safetensors"
+        rows += [quantize(f"{name}: quantize", goal, "{folder}", *flags),
+                 Row("layouts", f"{name}: dequantize", 2.0, [*DEQUANTIZE, folder],
+                     [*FLOOR, stored]),
+                 Row("layouts", f"{name}: verify", 3.0, [*VERIFY, folder, "{folder}"],
+                     [*FLOOR, "{bf16}", stored])]
+    rows += [quantize(f"{name}: --arithmetic reference", 4.0, "{folder}", *LAYOUTS[name][0],
+                      "--arithmetic", "reference") for name in ("w4a16", "mlx", "gptq")]
+    rows.append(quantize(f"w4a16: quantize {SHARDS} shards", 1.6, "{shards}", *LAYOUTS["w4a16"][0]))
+    return rows
 
 
 def cold_rows():
@@ -141,10 +176,19 @@ class Bench:
 
     def file(self, cold, name):
         """The path of an input, which is made when it is asked for first."""
-        path = self.path(cold, name + (".gguf" if name == "gguf" else ".safetensors"))
+        is_folder = name in ("folder", "shards") or name in LAYOUTS
+        path = self.path(cold, name + ("" if is_folder else ".gguf" if name == "gguf"
+                                       else ".safetensors"))
         if os.path.exists(path):
             return path
-        if name in ("int8", "int4"):
+        if name == "folder":
+            return self.make_folder(path, self.file(cold, "bf16"))
+        if name == "shards":
+            return self.make_shards(path, self.file(cold, "folder"))
+        if name in LAYOUTS:
+            command = [self.tool("qplan"), "quantize", "-q", *LAYOUTS[name][0], "-o", path,
+                       self.file(cold, "folder")]
+        elif name in ("int8", "int4", "fp8", "nf4"):
             command = [self.tool("qplan"), "quantize", "-q", "--dtype", name, "-o", path,
                        self.file(cold, "bf16")]
         elif name == "gguf":
@@ -158,9 +202,32 @@ class Bench:
         subprocess.run(command, check=True)
         return path
 
+    def make_folder(self, path, weights):
+        os.mkdir(path)
+        os.link(weights, os.path.join(path, "model.safetensors"))
+        with open(os.path.join(path, "config.json"), "w", encoding="ascii") as file:
+            json.dump(CONFIG, file)
+        return path
+
+    def make_shards(self, path, folder):
+        """A copy that is cut anew, and is plain again."""
+        cut, qplan = path + ".cut", self.tool("qplan")
+        subprocess.run([qplan, "quantize", "-q", "--exclude", "*", "--max-shard-size",
+                        str(self.options.size // SHARDS), "-o", cut, folder], check=True)
+        subprocess.run([qplan, "dequantize", "-q", "-o", path, cut], check=True)
+        self.remove(cut)
+        return path
+
     def remove(self, path):
-        if os.path.exists(path):
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif os.path.exists(path):
             os.remove(path)
+
+    def size(self, path):
+        if os.path.isdir(path):
+            return sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
+        return os.path.getsize(path)
 
     def prepare(self, row, out_bytes):
         """Fresh output, used pages, and for a cold row nothing in the cache but the program."""
@@ -188,13 +255,13 @@ class Bench:
     # ---- Running ---------------------------------------------------------------------------------
 
     def time(self, command, env=None):
-        """Seconds and peak RSS in KiB of a command."""
+        """Seconds, peak RSS in KiB, and seconds on any core of a command."""
         result = subprocess.run([self.tool("bench-spawn"), *command], capture_output=True,
                                 text=True, check=False, env={**os.environ, **(env or {})})
         if result.returncode != 0:
             sys.exit("failed: " + " ".join(command) + "\n" + result.stderr)
-        seconds, rss = result.stdout.split()
-        return float(seconds), int(rss)
+        seconds, rss, cpu = result.stdout.split()
+        return float(seconds), int(rss), float(cpu)
 
     def out_size(self, row, command, env=None):
         """The size of a command's output: a run of it tells."""
@@ -202,7 +269,7 @@ class Bench:
             return 0
         self.remove(self.path(row.cold, "out"))
         self.time(self.words(row, command), env)
-        return os.path.getsize(self.path(row.cold, "out"))
+        return self.size(self.path(row.cold, "out"))
 
     def start_row(self, row):
         row.out_bytes = self.out_size(row, row.command, row.env)
@@ -224,8 +291,9 @@ class Bench:
     def run_command(self, row):
         command = self.renew(row, row.command)
         self.prepare(row, row.out_bytes)
-        seconds, rss = self.time(command, row.env)
+        seconds, rss, cpu = self.time(command, row.env)
         row.seconds.append(seconds)
+        row.cpu.append(cpu)
         row.rss = max(row.rss, rss)
         if "{report}" in row.command:
             with open(self.path(row.cold, "report"), encoding="ascii") as file:
@@ -234,7 +302,9 @@ class Bench:
     def run_base(self, row):
         command = self.renew(row, row.base)
         self.prepare(row, row.base_out_bytes)
-        row.bases.append(self.time(command)[0])
+        seconds, _, cpu = self.time(command)
+        row.bases.append(seconds)
+        row.base_cpu.append(cpu)
 
     def run_row(self, row, index):
         order = (self.run_base, self.run_command)
@@ -316,7 +386,7 @@ class Bench:
             quantize = ["quantize", "-q", "--dtype", "int4", "-o", out, source]
             for name, command in (("20 GB -> int4 g128", quantize),
                                   ("verify of it", ["verify", "-q", out, source])):
-                seconds, rss = self.time([self.tool("qplan"), *command, *threads])
+                seconds, rss, _ = self.time([self.tool("qplan"), *command, *threads])
                 self.large.append({"name": name, "seconds": seconds, "rss_kib": rss})
         os.remove(source)
 
@@ -324,6 +394,7 @@ class Bench:
         self.new_folder(False, self.options.folder)
         self.run_starts()
         self.run_rows(self.choose(hot_rows()), self.options.rounds)
+        self.run_rows(self.choose(layout_rows()), self.options.rounds)
         self.run_cold()
         self.run_peers()
         self.run_large()
@@ -368,8 +439,8 @@ def parse_options():
     parser.add_argument("--venv", metavar="DIR",
                         help="a virtual environment with torch, safetensors and numpy")
     parser.add_argument("--only", default="", metavar="TEXT",
-                        help="rows that have TEXT in 'section: name'; sections: hot, start, cold, "
-                        "peers, large")
+                        help="rows that have TEXT in 'section: name'; sections: hot, layouts, "
+                        "start, cold, peers, large")
     parser.add_argument("--keep", action="store_true", help="leave the files there")
     parser.add_argument("--json", action="store_true", help="everything, every run of it")
     parser.add_argument("--markdown", nargs="*", metavar="FILE",

@@ -1,6 +1,7 @@
 /*
- * spawn.c - runs a command and prints its seconds and its peak memory in KiB. A small parent: the
- * peak that the system reports for a child begins with that of the process it was forked from.
+ * spawn.c - runs a command and prints its seconds, its peak memory in KiB, and the seconds that it
+ * took of any core. A small parent: the peak that the system reports for a child begins with that
+ * of the process it was forked from.
  *
  *     bench-spawn COMMAND [ARGUMENT]...
  */
@@ -16,6 +17,11 @@ static double now(void)
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
 int main(int argc, char **argv)
@@ -35,6 +41,7 @@ int main(int argc, char **argv)
     }
     if (child < 0 || wait4(child, &status, 0, &usage) != child)
         return 70;
-    printf("%.6f %ld\n", now() - start, usage.ru_maxrss);
+    printf("%.6f %ld %.6f\n", now() - start, usage.ru_maxrss,
+           seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
 }

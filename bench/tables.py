@@ -6,7 +6,7 @@ import platform
 import re
 import statistics
 
-RSS_GOAL_KIB, START_GOAL_MS = 32 << 10, 10
+RSS_GOAL_KIB, LAYOUT_RSS_GOAL_KIB, START_GOAL_MS = 32 << 10, 64 << 10, 10
 MARKS = r"(<!-- bench(: brief)? -->\n).*?(<!-- end of bench -->\n)"
 BRIEF = (("hot", "bf16 -> int8 per channel"), ("hot", "bf16 -> int4 g128"),
          ("hot", "bf16 -> int8 block 128x128"), ("hot", "dequantize int8"), ("hot", "verify int8"),
@@ -18,6 +18,10 @@ BRIEF_HEAD = ["job", "against", "goal", "ratio", "wall s", "RSS MiB"]
 def spread(values):
     """The distance between the extremes, in percent of the median."""
     return 100 * (max(values) - min(values)) / statistics.median(values)
+
+
+def cpu_ratios(row):
+    return [cpu / base for cpu, base in zip(row.cpu, row.base_cpu)]
 
 
 def times(values):
@@ -62,7 +66,7 @@ def as_json(bench):
     options = bench.options
     rows = [{"section": row.section, "name": row.name, "against": row.against, "goal": row.goal,
              "ratio": times(row.ratios), "seconds": times(row.seconds), "base": times(row.bases),
-             "import_seconds": times(row.imports) if row.imports else None,
+             "cpu_ratio": times(cpu_ratios(row)), "import_seconds": times(row.imports) if row.imports else None,
              "out_bytes": row.out_bytes, "rss_kib": row.rss} for row in bench.rows]
     start = {"goal_ms": START_GOAL_MS, "ms": times(bench.starts)} if bench.starts else None
     return json.dumps({"schema": "qplan-bench/2", "machine": machine(), "size": options.size,
@@ -74,26 +78,27 @@ def as_json(bench):
 # ---- Tables --------------------------------------------------------------------------------------
 
 def cells(row):
-    """A line: job, against, goal, ratio and its extremes, wall, base, memory."""
+    """A line: job, against, goal, ratios and extremes, wall, base, memory."""
     wall, base = row.seconds, row.bases
     name = row.name
     if row.imports:
         name += f" ({statistics.median(row.imports):.1f} s are imports)"
     return [name, row.against, f"{row.goal:.2f}" if row.goal else "-",
-            f"{statistics.median(row.ratios):.2f}",
+            f"{statistics.median(row.ratios):.2f}", f"{statistics.median(cpu_ratios(row)):.2f}",
             f"{min(row.ratios):.2f} .. {max(row.ratios):.2f}",
             f"{statistics.median(wall):.3f}", f"{min(wall):.3f}", f"{spread(wall):.0f} %",
             f"{statistics.median(base):.3f}", f"{min(base):.3f}", f"{spread(base):.0f} %",
             f"{row.rss / 1024:.0f}"]
 
 
-HEAD = ["job", "against", "goal", "ratio", "from .. to", "wall s", "min", "spread", "against s",
-        "min", "spread", "RSS MiB"]
+HEAD = ["job", "against", "goal", "ratio", "CPU ratio", "from .. to", "wall s", "min", "spread",
+        "against s", "min", "spread", "RSS MiB"]
 
 
 def sections(bench):
     """Title, heads and lines of every table."""
     for section, title in (("hot", "Files in memory"),
+                           ("layouts", "Folders that engines load, in memory"),
                            ("cold", "Disk, caches dropped before each run, output synced"),
                            ("peers", "Peers, as multiples of qplan's time")):
         lines = [cells(row) for row in bench.rows if row.section == section]
@@ -108,6 +113,10 @@ def sections(bench):
     if model:
         lines.append(["largest peak RSS above, a model's tensors, MiB", f"{RSS_GOAL_KIB >> 10}",
                       f"{max(model) / 1024:.1f}", ""])
+    layouts = [row.rss for row in bench.rows if row.section == "layouts"]
+    if layouts:
+        lines.append(["largest peak RSS above, folders that engines load, MiB",
+                      f"{LAYOUT_RSS_GOAL_KIB >> 10}", f"{max(layouts) / 1024:.1f}", ""])
     for row in bench.large:
         lines.append([f"peak RSS, {row['name']}, MiB", f"{RSS_GOAL_KIB >> 10}",
                       f"{row['rss_kib'] / 1024:.1f}", f"in {row['seconds']:.1f} s"])

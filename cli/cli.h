@@ -17,7 +17,7 @@
 
 struct command {
     const char *name;
-    const char *operands; /* "MODEL", "FILE SOURCE", "[NAME]" */
+    const char *operands; /* "MODEL", "FILE SOURCE", "[NAME]", "[GLOB...]" for any number */
     const char *summary;  /* one line for the list of commands */
     const char *about;    /* a paragraph of its own help */
     const char *examples; /* lines, each with its newline */
@@ -30,7 +30,9 @@ struct command {
 extern const struct command *const cli_commands[];
 
 extern const struct command cli_quantize, cli_plan, cli_inspect, cli_verify, cli_dequantize;
-extern const struct command cli_clean, cli_devices, cli_op, cli_help, cli_completions;
+extern const struct command cli_explain, cli_lint, cli_convert, cli_clean, cli_devices, cli_op,
+    cli_help;
+extern const struct command cli_completions;
 
 /* The command of that name, or NULL. */
 const struct command *cli_find_command(const char *name);

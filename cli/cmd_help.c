@@ -11,6 +11,8 @@
 /* Where the text of an option begins; a longer left side gets a line of its own. */
 #define TEXT_COLUMN 28
 
+#define LINE_COLUMNS 100
+
 static const struct arg_option general_options[] = {
     {.name = "json", .help = "print the report as JSON, one line, on stdout"},
     {.name = "quiet", .letter = "q", .help = "no summary and no progress on stderr"},
@@ -20,13 +22,26 @@ static const struct arg_option general_options[] = {
 const struct arg_group cli_general_options = {"General", general_options,
                                               sizeof general_options / sizeof general_options[0]};
 
+/* Prints a value from this column on, a long choice in several lines; returns where it ends. */
+static int print_value(FILE *to, const char *value, int column)
+{
+    int n = column;
+    while (*value) {
+        const int len = (int)strcspn(value, "|") + (strchr(value, '|') != NULL);
+        if (n + len > LINE_COLUMNS)
+            n = fprintf(to, "\n%*s", column, "") - 1;
+        n += fprintf(to, "%.*s", len, value);
+        value += len;
+    }
+    return n;
+}
+
 static void print_option(FILE *to, const struct arg_option *row)
 {
-    char left[128];
-    int n = snprintf(left, sizeof left, "  %s%s%s--%s%s%s", row->letter ? "-" : "  ",
-                     row->letter ? row->letter : "", row->letter ? ", " : "  ", row->name,
-                     row->value ? " " : "", row->value ? row->value : "");
-    fprintf(to, "%s", left);
+    int n = fprintf(to, "  %s%s%s--%s%s", row->letter ? "-" : "  ", row->letter ? row->letter : "",
+                    row->letter ? ", " : "  ", row->name, row->value ? " " : "");
+    if (row->value)
+        n = print_value(to, row->value, n);
     if (n + 2 > TEXT_COLUMN) {
         fputc('\n', to);
         n = 0;

@@ -39,14 +39,22 @@ static enum qplan_status open_files(struct inspection *in, struct qplan_error *e
     if (against)
         CLI_TRY(task_check_path("--against", against, err));
     CLI_TRY(qplan_checkpoint_open(&in->file, path, err));
-    return against ? qplan_checkpoint_open(&in->source, against, err) : QPLAN_OK;
+    if (!against)
+        return QPLAN_OK;
+    CLI_TRY(qplan_checkpoint_open(&in->source, against, err));
+    return qplan_checkpoint_decode(in->source, err);
 }
 
 static enum qplan_status run_all(struct inspection *in, struct qplan_error *err)
 {
+    const char *path;
     CLI_TRY(task_begin(&in->task, in->args, err));
     CLI_TRY(task_read_gates(&in->task, in->args, err));
-    CLI_TRY(open_files(in, err));
+    CLI_TRY(task_model_path(in->args, 0, "FILE", &path, err));
+    const enum qplan_status opened = open_files(in, err);
+    if (opened == QPLAN_ERR_INVALID && !in->file && qplan_importance_is(path))
+        return qplan_importance_write_text(path, cli_write_stdout, NULL, err);
+    CLI_TRY(opened);
     struct qplan_inspect_options inspect_options = {
         .against = in->source,
         .gates = task_gates(&in->task),
@@ -76,7 +84,8 @@ const struct command cli_inspect = {
     .operands = "FILE",
     .summary = "show what is in a file, its error bounds and ratios",
     .about = "Shows what is in FILE, any safetensors file; of a quantized one the schemes, the\n"
-             "proven error bounds, the ratios, and what did not shrink and why.\n",
+             "proven error bounds, the ratios, and what did not shrink and why. Of an imatrix of\n"
+             "llama.cpp it shows how much the channels of each weight matter.\n",
     .examples = "  qplan inspect model.int8.safetensors\n"
                 "  qplan inspect --against model.safetensors --tensors model.int8.safetensors\n"
                 "  qplan inspect --json model.int8.safetensors | jq .totals\n",

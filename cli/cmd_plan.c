@@ -2,8 +2,7 @@
  * cmd_plan.c - qplan plan: the plan as a document, on stdout or in a new file. Reads the header of
  * the model only.
  */
-#include "plan_args.h"
-#include "task.h"
+#include "planning.h"
 
 #include <string.h>
 
@@ -23,15 +22,6 @@ static const struct arg_group *const groups[] = {
     &task_machine_options, &cli_general_options,      NULL,
 };
 
-struct planning {
-    const struct args *args;
-    struct task task;
-    struct plan_args plan_args;
-    const char *model_path;
-    struct qplan_checkpoint *model;
-    struct qplan_plan *plan;
-};
-
 static enum qplan_status write_document(const struct planning *p, struct qplan_error *err)
 {
     const char *path = args_value(p->args, "output");
@@ -43,16 +33,9 @@ static enum qplan_status write_document(const struct planning *p, struct qplan_e
 
 static enum qplan_status run_all(struct planning *p, struct qplan_error *err)
 {
-    /* The options of a run are checked, so that a line written for quantize fails here too. */
-    CLI_TRY(task_begin(&p->task, p->args, err));
-    CLI_TRY(plan_args_read(&p->plan_args, p->args, err));
-    CLI_TRY(task_read_gates(&p->task, p->args, err));
-    CLI_TRY(task_model_path(p->args, 0, "MODEL", &p->model_path, err));
-    CLI_TRY(qplan_checkpoint_open(&p->model, p->model_path, err));
-    CLI_TRY(plan_args_make(&p->plan, &p->plan_args, p->model, err));
-    CLI_TRY(cli_check_signal(err));
-    for (size_t i = 0; i < qplan_plan_warning_count(p->plan); i++)
-        cli_print_warning(qplan_plan_warning(p->plan, i));
+    CLI_TRY(planning_read(p, err));
+    CLI_TRY(planning_make(p, err));
+    planning_warn(p);
     return write_document(p, err);
 }
 
@@ -60,9 +43,7 @@ static enum qplan_status run(const struct args *args, struct qplan_error *err)
 {
     struct planning p = {.args = args};
     enum qplan_status status = run_all(&p, err);
-    qplan_plan_free(p.plan);
-    qplan_checkpoint_close(p.model);
-    task_end(&p.task);
+    planning_end(&p);
     return status;
 }
 

@@ -1,8 +1,7 @@
 /*
  * cmd_quantize.c - qplan quantize: plan, run, write. A dry run stops behind the plan.
  */
-#include "plan_args.h"
-#include "task.h"
+#include "planning.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,42 +25,18 @@ static const struct arg_group *const groups[] = {
 
 /* Everything that a run holds, released in one place. */
 struct quantize {
-    const struct args *args;
-    struct task task;
-    struct plan_args plan_args;
-    const char *model_path;
+    struct planning p;
     const char *output; /* NULL until the plan gives the default */
-    struct qplan_checkpoint *model;
-    struct qplan_plan *plan;
     struct qplan_report *report;
     char *default_path;
 };
 
-/* All that is wrong whatever the files hold. */
-static enum qplan_status read_options(struct quantize *q, struct qplan_error *err)
-{
-    CLI_TRY(task_begin(&q->task, q->args, err));
-    q->task.run.force = args_has(q->args, "force");
-    CLI_TRY(plan_args_read(&q->plan_args, q->args, err));
-    CLI_TRY(task_read_gates(&q->task, q->args, err));
-    CLI_TRY(task_model_path(q->args, 0, "MODEL", &q->model_path, err));
-    return task_output_path(q->args, &q->output, err);
-}
-
-static enum qplan_status make_plan(struct quantize *q, struct qplan_error *err)
-{
-    CLI_TRY(qplan_checkpoint_open(&q->model, q->model_path, err));
-    CLI_TRY(plan_args_make(&q->plan, &q->plan_args, q->model, err));
-    return cli_check_signal(err);
-}
-
 static enum qplan_status show_plan(const struct quantize *q, struct qplan_error *err)
 {
-    for (size_t i = 0; i < qplan_plan_warning_count(q->plan); i++)
-        cli_print_warning(qplan_plan_warning(q->plan, i));
-    enum qplan_status status = q->task.json
-                                   ? qplan_plan_write_json(q->plan, cli_write_stdout, NULL, err)
-                                   : qplan_plan_write_text(q->plan, cli_write_stdout, NULL, err);
+    planning_warn(&q->p);
+    enum qplan_status status = q->p.task.json
+                                   ? qplan_plan_write_json(q->p.plan, cli_write_stdout, NULL, err)
+                                   : qplan_plan_write_text(q->p.plan, cli_write_stdout, NULL, err);
     return cli_finish_stdout(status, "plan", err);
 }
 
@@ -74,10 +49,10 @@ static void summary(const struct quantize *q)
         (void)snprintf(ratios, sizeof ratios, " (%sx, %s bpw)",
                        cli_format_number(ratio, totals->ratio.value),
                        cli_format_number(bpw, totals->bpw.value));
-    task_summary(&q->task, "%s: %s from %s%s, %" PRIu64 " quantized, %" PRIu64 " kept",
+    task_summary(&q->p.task, "%s: %s from %s%s, %" PRIu64 " quantized, %" PRIu64 " kept",
                  cli_escape(path, sizeof path, q->output),
                  cli_format_bytes(size, totals->file_bytes),
-                 cli_format_bytes(source, qplan_checkpoint_bytes(q->model)), ratios,
+                 cli_format_bytes(source, qplan_checkpoint_bytes(q->p.model)), ratios,
                  totals->quantized, totals->kept);
 }
 
@@ -85,20 +60,21 @@ static enum qplan_status execute(struct quantize *q, struct qplan_error *err)
 {
     if (!q->output) {
         q->default_path =
-            task_path_beside(qplan_checkpoint_path(q->model), qplan_plan_output_name(q->plan));
+            task_path_beside(qplan_checkpoint_path(q->p.model), qplan_plan_output_name(q->p.plan));
         if (!q->default_path)
             return cli_fail_memory(err);
         q->output = q->default_path;
     }
     struct qplan_quantize_options run_options = {
         .out_path = q->output,
-        .verify = args_has(q->args, "verify"),
-        .gates = task_gates(&q->task),
-        .n_gates = q->task.n_gates,
+        .verify = args_has(q->p.args, "verify"),
+        .gates = task_gates(&q->p.task),
+        .n_gates = q->p.task.n_gates,
     };
-    enum qplan_status status = qplan_quantize(&q->report, q->plan, &run_options, &q->task.run, err);
+    enum qplan_status status =
+        qplan_quantize(&q->report, q->p.plan, &run_options, &q->p.task.run, err);
     bool written = status == QPLAN_OK;
-    status = task_show(&q->task, TASK_REPORT_JSON_ONLY, status, q->report, err);
+    status = task_show(&q->p.task, TASK_REPORT_JSON_ONLY, status, q->report, err);
     if (written)
         summary(q);
     return status;
@@ -106,20 +82,20 @@ static enum qplan_status execute(struct quantize *q, struct qplan_error *err)
 
 static enum qplan_status run_all(struct quantize *q, struct qplan_error *err)
 {
-    CLI_TRY(read_options(q, err));
-    CLI_TRY(make_plan(q, err));
-    return args_has(q->args, "dry-run") ? show_plan(q, err) : execute(q, err);
+    CLI_TRY(planning_read(&q->p, err));
+    CLI_TRY(task_output_path(q->p.args, &q->output, err));
+    q->p.task.run.force = args_has(q->p.args, "force");
+    CLI_TRY(planning_make(&q->p, err));
+    return args_has(q->p.args, "dry-run") ? show_plan(q, err) : execute(q, err);
 }
 
 static enum qplan_status run(const struct args *args, struct qplan_error *err)
 {
-    struct quantize q = {.args = args};
+    struct quantize q = {.p.args = args};
     enum qplan_status status = run_all(&q, err);
     free(q.default_path);
     qplan_report_free(q.report);
-    qplan_plan_free(q.plan);
-    qplan_checkpoint_close(q.model);
-    task_end(&q.task);
+    planning_end(&q.p);
     return status;
 }
 

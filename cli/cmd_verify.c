@@ -57,6 +57,7 @@ static enum qplan_status run_all(struct verification *v, struct qplan_error *err
     CLI_TRY(read_options(v, err));
     CLI_TRY(qplan_checkpoint_open(&v->file, v->file_path, err));
     CLI_TRY(qplan_checkpoint_open(&v->source, v->source_path, err));
+    CLI_TRY(qplan_checkpoint_decode(v->source, err));
     struct qplan_inspect_options prove = {
         .against = v->source,
         .prove = true,

@@ -10,9 +10,9 @@
 #include <string.h>
 
 const struct command *const cli_commands[] = {
-    &cli_quantize,   &cli_plan,        &cli_inspect, &cli_verify,
-    &cli_dequantize, &cli_clean,       &cli_devices, &cli_op,
-    &cli_help,       &cli_completions, NULL,
+    &cli_quantize,   &cli_plan,    &cli_explain,     &cli_inspect, &cli_verify,
+    &cli_dequantize, &cli_convert, &cli_lint,        &cli_clean,   &cli_devices,
+    &cli_op,         &cli_help,    &cli_completions, NULL,
 };
 
 static int exit_code(enum qplan_status status)
@@ -57,7 +57,8 @@ enum qplan_status cli_unknown_command(const char *name, struct qplan_error *err)
 
 /* ---- Running it -------------------------------------------------------------------------------*/
 
-/* Compares the number of operands with the names in the row; those in brackets may be absent. */
+/* Compares the number of operands with the names in the row: those in brackets may be absent, and
+ * behind dots there may be any number. */
 static enum qplan_status check_operands(const struct command *command, const struct args *args,
                                         struct qplan_error *err)
 {
@@ -66,6 +67,8 @@ static enum qplan_status check_operands(const struct command *command, const str
     for (const char *at = command->operands; *at; at += strspn(at, " ")) {
         least += *at != '[';
         most++;
+        if (strncmp(at + strcspn(at, ". "), "...", 3) == 0)
+            most = SIZE_MAX;
         at += strcspn(at, " ");
     }
     if (n < least)

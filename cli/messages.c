@@ -137,7 +137,8 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_FORCE] = "--force replaces it",
         [QPLAN_ADVICE_CPU] = "--device cpu",
         [QPLAN_ADVICE_AGAINST] = "inspect takes one with --against SOURCE",
-        [QPLAN_ADVICE_DEQUANTIZE] = "qplan dequantize makes a plain checkpoint of it",
+        [QPLAN_ADVICE_DEQUANTIZE] = ("--requantize decodes it on the way; qplan dequantize makes a "
+                                     "plain checkpoint of it"),
         [QPLAN_ADVICE_EXCLUDE] = "--exclude keeps the tensor as it is",
         [QPLAN_ADVICE_EXCLUDE_ONE] = "--exclude keeps one of them as it is",
         [QPLAN_ADVICE_INDIVISIBLE] =
@@ -147,6 +148,9 @@ static const char *advice_text(enum qplan_advice advice)
                                     "--exclude keeps the tensor as it is"),
         [QPLAN_ADVICE_SCALE_F32] = "--scale-dtype f32 takes larger scales",
         [QPLAN_ADVICE_OPERATORS] = "'qplan op list' names them all",
+        [QPLAN_ADVICE_SELECT] = ("--select all quantizes floats of two or more axes; --rules FILE "
+                                 "decides for each tensor"),
+        [QPLAN_ADVICE_IMPORTANCE] = "--importance FILE names the file that the plan was made with",
         [QPLAN_ADVICE_UNQUANTIZED] = "--allow-unquantized proves a mere copy",
     };
     return texts[advice];

@@ -4,7 +4,6 @@
  */
 #include "plan_args.h"
 #include "cli.h"
-#include "document.h"
 #include "values.h"
 
 #include <stdio.h>
@@ -40,7 +39,8 @@ static enum qplan_status check_group(const struct args *args, const char *option
 {
     for (size_t i = 0; i < group->n_options; i++) {
         const char *name = group->options[i].name;
-        if (strcmp(name, option) != 0 && args_has(args, name))
+        const bool is_data = strcmp(name, "importance") == 0; /* which a document cannot hold */
+        if (strcmp(name, option) != 0 && !is_data && args_has(args, name))
             return clash(option, name, err);
     }
     return QPLAN_OK;
@@ -51,10 +51,11 @@ static enum qplan_status check_document(const struct args *args, struct qplan_er
     CLI_TRY(check_group(args, "plan", &plan_scheme_options, err));
     CLI_TRY(check_group(args, "plan", &plan_calibration_options, err));
     CLI_TRY(check_group(args, "plan", &plan_selection_options, err));
-    if (args_has(args, "format"))
-        return clash("plan", "format", err);
-    if (args_has(args, "zero-point"))
-        return clash("plan", "zero-point", err);
+    static const char *const others[] = {"format",  "zero-point",     "activations", "arithmetic",
+                                         "experts", "max-shard-size", "copy"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (args_has(args, others[i]))
+            return clash("plan", others[i], err);
     return QPLAN_OK;
 }
 
@@ -62,6 +63,12 @@ static enum qplan_status check_clashes(const struct args *args, struct qplan_err
 {
     if (args_has(args, "plan"))
         CLI_TRY(check_document(args, err));
+    if (args_has(args, "preset"))
+        CLI_TRY(check_group(args, "preset", &plan_scheme_options, err));
+    if (args_has(args, "preset") && args_has(args, "format"))
+        return clash("preset", "format", err);
+    if (args_has(args, "preset") && args_has(args, "activations"))
+        return clash("preset", "activations", err);
     if (args_has(args, "scheme"))
         CLI_TRY(check_group(args, "scheme", &plan_scheme_options, err));
     return check_pairs(args, err);
@@ -107,22 +114,43 @@ static enum qplan_status read_granularity(struct qplan_scheme *scheme, const str
     return QPLAN_OK;
 }
 
-static enum qplan_status read_scheme(struct qplan_scheme *scheme, const struct args *args,
-                                     struct qplan_error *err)
+/* Whether any option of a group is given. */
+static bool any_of(const struct args *args, const struct arg_group *group)
+{
+    for (size_t i = 0; i < group->n_options; i++) {
+        if (args_has(args, group->options[i].name))
+            return true;
+    }
+    return false;
+}
+
+/* Without any scheme option it is what is usual for the layout. */
+static enum qplan_status read_scheme(struct qplan_scheme *scheme, const char *format,
+                                     const struct args *args, struct qplan_error *err)
 {
     if (args_has(args, "scheme"))
         return qplan_scheme_parse(scheme, args_value(args, "scheme"), err);
+    const bool is_open = !any_of(args, &plan_scheme_options);
+    if (is_open && format && qplan_format_scheme(format, scheme))
+        return QPLAN_OK;
     enum qplan_dtype dtype = QPLAN_INT8;
     CLI_TRY(read_dtype(args, "dtype", &dtype, err));
     CLI_TRY(qplan_scheme_default(scheme, dtype, err));
     CLI_TRY(read_granularity(scheme, args, err));
     CLI_TRY(read_dtype(args, "scale-dtype", &scheme->scale_dtype, err));
+    scheme->scale_given = args_has(args, "scale-dtype");
     if (args_has(args, "symmetric") || args_has(args, "asymmetric"))
         scheme->asymmetric = args_has(args, "asymmetric");
     scheme->narrow = args_has(args, "narrow-range");
-    if (scheme->narrow && !qplan_dtype_is_signed(dtype))
+    int32_t q_min, q_max;
+    const bool is_integer = qplan_dtype_range(dtype, &q_min, &q_max);
+    if (scheme->narrow && (!is_integer || !qplan_dtype_is_signed(dtype)))
         return cli_fail(err, QPLAN_ERR_USAGE, "--narrow-range",
-                        "cannot be combined with --dtype %s: expected a signed type",
+                        "cannot be combined with --dtype %s: expected a signed %stype",
+                        qplan_dtype_name(dtype), is_integer ? "" : "integer ");
+    if (scheme->asymmetric && !is_integer)
+        return cli_fail(err, QPLAN_ERR_USAGE, "--asymmetric",
+                        "cannot be combined with --dtype %s: expected an integer type",
                         qplan_dtype_name(dtype));
     return QPLAN_OK;
 }
@@ -132,8 +160,11 @@ static enum qplan_status read_scheme(struct qplan_scheme *scheme, const struct a
 static enum qplan_status read_selection(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err)
 {
-    size_t selection, place = 0;
-    CLI_TRY(value_choice(args, "select", "selection", &selection, err));
+    size_t place = 0;
+    CLI_TRY(value_choice(args, "select", "selection", &place, err));
+    if (args_has(args, "select"))
+        options->select = place ? QPLAN_SELECT_LINEAR : QPLAN_SELECT_ALL;
+    place = 0;
     options->n_include = args_values(args, "include", &options->include);
     options->n_exclude = args_values(args, "exclude", &options->exclude);
     options->n_copy = args_values(args, "copy", &options->copy);
@@ -151,7 +182,7 @@ static enum qplan_status read_listed(const struct args *args, const char *name, 
                                      struct qplan_error *err)
 {
     const char *text = args_value(args, name);
-    char flag[CLI_SHOWN], names[CLI_SHOWN] = "", shown[CLI_SHOWN];
+    char flag[CLI_SHOWN], names[1024] = "", shown[CLI_SHOWN];
     for (size_t i = 0; text && name_at(i); i++) {
         const size_t used = strlen(names);
         if (strcmp(text, name_at(i)) == 0) {
@@ -166,34 +197,125 @@ static enum qplan_status read_listed(const struct args *args, const char *name, 
                 : QPLAN_OK;
 }
 
-enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
-                                 struct qplan_error *err)
+static enum qplan_status read_calibrate(struct qplan_plan_options *options, const struct args *args,
+                                        struct qplan_error *err)
 {
-    *out = (struct plan_args){.document = args_value(args, "plan")};
-    CLI_TRY(check_clashes(args, err));
-    CLI_TRY(read_scheme(&out->options.scheme, args, err));
-    CLI_TRY(read_listed(args, "calibrate", "method", qplan_calibrator_name, &out->options.calibrate,
-                        err));
-    CLI_TRY(read_selection(&out->options, args, err));
-    CLI_TRY(read_listed(args, "format", "format", qplan_format_name, &out->options.format, err));
+    const char *text = args_value(args, "calibrate");
     size_t place = 0;
-    CLI_TRY(value_choice(args, "zero-point", "policy", &place, err));
-    out->options.zero_point = (enum qplan_zero_point)place;
+    options->positive_scales = args_has(args, "positive-scales");
+    options->n_importance = args_values(args, "importance", &options->importance);
+    CLI_TRY(value_choice(args, "importance-missing", "policy", &place, err));
+    options->importance_required = place > 0;
+    if (!text || !qplan_calibrator_is(text)) /* one that is written as it is listed, or none */
+        return read_listed(args, "calibrate", "method", qplan_calibrator_name, &options->calibrate,
+                           err);
+    options->calibrate = text;
     return QPLAN_OK;
 }
 
-enum qplan_status plan_args_make(struct qplan_plan **out, const struct plan_args *plan_args,
-                                 const struct qplan_checkpoint *checkpoint, struct qplan_error *err)
+static const char *preset_name(size_t i)
 {
-    *out = NULL;
-    if (!plan_args->document)
-        return qplan_plan_make(out, checkpoint, &plan_args->options, err);
-    bool from_stdin = strcmp(plan_args->document, "-") == 0;
+    const struct qplan_preset *preset = qplan_preset_at(i);
+    return preset ? preset->name : NULL;
+}
+
+/* A preset stands for layout, scheme and activations, and names the output. */
+static enum qplan_status read_preset(struct qplan_plan_options *options, const struct args *args,
+                                     struct qplan_error *err)
+{
+    CLI_TRY(read_listed(args, "preset", "preset", preset_name, &options->tag, err));
+    const struct qplan_preset *preset = qplan_preset_at(0);
+    while (preset->name != options->tag)
+        preset++;
+    options->format = preset->format;
+    options->activations = preset->activations;
+    return qplan_scheme_parse(&options->scheme, preset->scheme, err);
+}
+
+static enum qplan_status read_activations(struct qplan_plan_options *options,
+                                          const struct args *args, struct qplan_error *err)
+{
+    size_t place = 0;
+    CLI_TRY(value_choice(args, "activations", "choice", &place, err));
+    if (args_has(args, "activations"))
+        options->activations = place ? QPLAN_ACTIVATIONS_DYNAMIC : QPLAN_ACTIVATIONS_NONE;
+    return QPLAN_OK;
+}
+
+enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
+                                 struct qplan_error *err)
+{
+    *out = (struct plan_args){.document = args_value(args, "plan"),
+                              .rules = args_value(args, "rules"),
+                              .requantize = args_has(args, "requantize")};
+    CLI_TRY(check_clashes(args, err));
+    CLI_TRY(read_listed(args, "format", "format", qplan_format_name, &out->options.format, err));
+    CLI_TRY(read_activations(&out->options, args, err));
+    CLI_TRY(value_size(args, "max-shard-size", &out->options.max_shard_bytes, err));
+    CLI_TRY(args_has(args, "preset")
+                ? read_preset(&out->options, args, err)
+                : read_scheme(&out->options.scheme, out->options.format, args, err));
+    CLI_TRY(read_calibrate(&out->options, args, err));
+    CLI_TRY(read_selection(&out->options, args, err));
+    size_t place = 0;
+    CLI_TRY(value_choice(args, "zero-point", "policy", &place, err));
+    if (args_has(args, "zero-point"))
+        out->options.zero_point = place ? QPLAN_ZERO_POINT_ASYMMETRIC : QPLAN_ZERO_POINT_ALWAYS;
+    place = 0;
+    CLI_TRY(value_choice(args, "arithmetic", "choice", &place, err));
+    out->options.arithmetic = (enum qplan_arithmetic)place;
+    place = 0;
+    CLI_TRY(value_choice(args, "experts", "choice", &place, err));
+    out->options.experts = (enum qplan_experts)place;
+    return QPLAN_OK;
+}
+
+/* What errors call a document that was given as a path. */
+static const char *document_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "stdin" : path;
+}
+
+static enum qplan_status read_plan(struct qplan_plan **out, const char *path,
+                                   const struct qplan_checkpoint *checkpoint,
+                                   struct qplan_error *err)
+{
     struct document document;
-    CLI_TRY(document_read(&document, plan_args->document, err));
+    CLI_TRY(document_read(&document, path, err));
     enum qplan_status status =
-        qplan_plan_read(out, checkpoint, from_stdin ? "stdin" : plan_args->document, document.text,
-                        document.n_bytes, err);
+        qplan_plan_read(out, checkpoint, document_name(path), document.text, document.n_bytes, err);
     document_free(&document);
     return status;
+}
+
+enum qplan_status plan_args_make(struct qplan_plan **out, struct plan_args *plan_args,
+                                 struct qplan_checkpoint *checkpoint, struct qplan_error *err)
+{
+    struct qplan_plan_options *options = &plan_args->options;
+    *out = NULL;
+    if (plan_args->requantize)
+        CLI_TRY(qplan_checkpoint_decode(checkpoint, err));
+    if (plan_args->document) {
+        enum qplan_status status = read_plan(out, plan_args->document, checkpoint, err);
+        if (status == QPLAN_OK)
+            status =
+                qplan_plan_add_importance(*out, options->importance, options->n_importance, err);
+        if (status != QPLAN_OK) {
+            qplan_plan_free(*out);
+            *out = NULL;
+        }
+        return status;
+    }
+    if (plan_args->rules) {
+        CLI_TRY(document_read(&plan_args->rules_text, plan_args->rules, err));
+        options->rules = plan_args->rules_text.text;
+        options->n_rules = plan_args->rules_text.n_bytes;
+        options->rules_name = document_name(plan_args->rules);
+    }
+    return qplan_plan_make(out, checkpoint, options, err);
+}
+
+void plan_args_free(struct plan_args *plan_args)
+{
+    document_free(&plan_args->rules_text);
 }

@@ -8,7 +8,9 @@
 
 static const struct arg_option scheme_options[] = {
     {.name = "dtype",
-     .value = "int8|uint8|int4|uint4",
+     .value = "int2|int3|int4|int5|int6|int7|int8|"
+              "uint2|uint3|uint4|uint5|uint6|uint7|uint8|"
+              "fp8|f8e4m3|f8e5m2|f4e2m1|nf4",
      .help = "type of the codes",
      .fallback = "int8"},
     {.name = "per-tensor", .help = "one scale for a tensor"},
@@ -17,8 +19,8 @@ static const struct arg_option scheme_options[] = {
      .fallback = "8-bit types"},
     {.name = "per-group",
      .value = "N",
-     .help = "one scale for N neighbours on the last axis",
-     .fallback = "4-bit types, 128"},
+     .help = "one scale for N neighbours\non the last axis",
+     .fallback = "smaller types: 128, f4e2m1 32, nf4 64"},
     {.name = "block",
      .value = "RxC",
      .help = "one scale for R rows by C columns of the last two axes"},
@@ -33,28 +35,48 @@ static const struct arg_option scheme_options[] = {
     {.name = "narrow-range",
      .help = "leave out the lowest code of a signed type, so that the\nrange is symmetric"},
     {.name = "scale-dtype",
-     .value = "f32|f16|bf16",
-     .help = "type of the stored scales",
+     .value = "f32|f16|bf16|f8e4m3|e8m0",
+     .help = "type of the stored scales; f8e4m3 has one f32 factor\n"
+             "for all of a tensor, e8m0 is powers of 2",
      .fallback = "f32"},
     {.name = "scheme",
      .value = "S",
      .help = "all of the above at once, as int4:g128:asym:\n"
-             "DTYPE[:t|:cN|:gN|:bRxC][:asym|:sym][:narrow][:SCALEDTYPE]"},
+             "DTYPE[:t|:cN|:gN|:bRxC][:asym|:sym|:bias][:narrow][:SCALEDTYPE]"},
+    {.name = "preset",
+     .value = "NAME",
+     .help = "layout and scheme by a name that engines know, as w4a16;\n"
+             "'qplan help presets' lists them"},
 };
 
 static const struct arg_option calibration_options[] = {
     {.name = "calibrate",
      .value = "METHOD",
-     .help = "how the range of a set is found",
+     .help = "how scale and zero point of a set are chosen: minmax, percentile:P\n"
+             "or the least squared error by mse, mse:best or mse:exact, which\n"
+             "lowers the error of weights and need not help a language model",
      .fallback = "minmax"},
+    {.name = "importance",
+     .value = "FILE",
+     .repeat = true,
+     .help = "weigh the errors of mse by how much each input channel matters:\n"
+             "an imatrix of llama.cpp, or safetensors with a vector a weight;\n"
+             "for language models this helps most"},
+    {.name = "importance-missing",
+     .value = "warn|error",
+     .help = "what to do about weights that no such file knows",
+     .fallback = "warn"},
+    {.name = "positive-scales", .help = "no scale below 0, which mse gives symmetric codes"},
 };
 
 /* The words of a choice stand in the order of the library's enum. */
 static const struct arg_option selection_options[] = {
     {.name = "select",
-     .value = "all",
-     .help = "all: f64, f32, f16 and bf16 tensors of two or more axes",
-     .fallback = "all"},
+     .value = "all|linear",
+     .help = "all: f64, f32, f16 and bf16 tensors of two or more axes;\n"
+             "linear: weights of linear layers inside blocks, without\n"
+             "routers, heads and towers",
+     .fallback = "that of the layout"},
     {.name = "include",
      .value = "GLOB",
      .repeat = true,
@@ -63,6 +85,10 @@ static const struct arg_option selection_options[] = {
      .value = "GLOB",
      .repeat = true,
      .help = "keep the tensors that match; wins over --include"},
+    {.name = "rules",
+     .value = "FILE",
+     .help = "lines 'GLOB SCHEME' or 'GLOB keep': the first that matches\n"
+             "decides instead of --select; - reads them from stdin"},
     {.name = "indivisible",
      .value = "error|keep|ragged",
      .help = "what to do when a group does not divide the last axis:\n"
@@ -77,11 +103,33 @@ static const struct arg_option selection_options[] = {
 
 static const struct arg_option output_options[] = {
     {.name = "force", .help = "replace an existing output"},
-    {.name = "format", .value = "NAME", .help = "layout of the output", .fallback = "qplan"},
+    {.name = "format",
+     .value = "NAME",
+     .help = "layout of the output; 'qplan help formats' lists them",
+     .fallback = "qplan"},
+    {.name = "activations",
+     .value = "none|dynamic",
+     .help = "whether engines quantize activations while a model runs,\nin layouts that say so",
+     .fallback = "none"},
+    {.name = "arithmetic",
+     .value = "qplan|reference",
+     .help = "reference: that of the tool which defined the layout, so\n"
+             "that the tensors have its bytes",
+     .fallback = "qplan"},
+    {.name = "experts",
+     .value = "keep|split",
+     .help = "what becomes of 3-D tensors of all experts of a layer:\n"
+             "nothing, or a 2-D tensor for each expert",
+     .fallback = "keep"},
     {.name = "zero-point",
      .value = "always|asymmetric",
-     .help = "when zero points are stored",
+     .help = "when zero points are stored in the native layout",
      .fallback = "always"},
+    {.name = "max-shard-size",
+     .value = "SIZE",
+     .help = "cut the shards of a folder anew, each of at most SIZE",
+     .fallback = "as they are"},
+    {.name = "requantize", .help = "take a MODEL that is quantized, and decode it on the way"},
     {.name = "copy",
      .value = "GLOB",
      .repeat = true,

@@ -26,7 +26,56 @@ static void print_metrics(FILE *to)
     }
 }
 
+static const char *output_of(const struct qplan_format_facts *f)
+{
+    return f->is_folder ? "folder" : f->is_file ? "file" : "file, folder";
+}
+
+static void print_formats(FILE *to)
+{
+    struct qplan_format_facts f;
+    fputs("Layouts of --format. Each is also read, by inspect, verify and dequantize.\n"
+          "\n"
+          "A layout whose output is a folder needs a folder with a config.json as MODEL.\n"
+          "\n",
+          to);
+    fprintf(to, "  %-20s%-14s%-36s%s\n", "format", "output", "loaded by", "schemes");
+    for (size_t i = 0; qplan_format_at(i, &f); i++)
+        fprintf(to, "  %-20s%-14s%-36s%s\n", f.name, output_of(&f),
+                f.loaded_by ? f.loaded_by : "qplan", f.schemes);
+}
+
+static void print_presets(FILE *to)
+{
+    static const char *const activations[] = {[QPLAN_ACTIVATIONS_USUAL] = "",
+                                              [QPLAN_ACTIVATIONS_NONE] = "",
+                                              [QPLAN_ACTIVATIONS_DYNAMIC] =
+                                                  " --activations dynamic"};
+    const struct qplan_preset *p;
+    fputs("What --preset stands for.\n\n", to);
+    fprintf(to, "  %-16s%s\n", "preset", "options");
+    for (size_t i = 0; (p = qplan_preset_at(i)) != NULL; i++)
+        fprintf(to, "  %-16s--format %s --scheme %s%s\n", p->name, p->format, p->scheme,
+                activations[p->activations]);
+}
+
+static void print_rules(FILE *to)
+{
+    struct qplan_lint_rule r;
+    fputs("What lint looks for. A rule with an engine counts with --for that engine; one with\n"
+          "layouts counts for those.\n"
+          "\n",
+          to);
+    fprintf(to, "  %-6s%-10s%s\n", "rule", "severity", "what it finds");
+    for (size_t i = 0; qplan_lint_rule_at(i, &r); i++)
+        fprintf(to, "  %-6s%-10s%s%s%s%s\n", r.id, r.is_error ? "error" : "warning", r.about,
+                r.engines ? " [" : "", r.engines ? r.engines : "", r.engines ? "]" : "");
+}
+
 const struct help_topic help_topics[] = {
+    {"formats", "the layouts that are written and read", print_formats},
+    {"presets", "the names of --preset, and what they stand for", print_presets},
+    {"rules", "what lint looks for", print_rules},
     {"metrics", "what the gates of --fail-if can ask for", print_metrics},
     {NULL, NULL, NULL},
 };

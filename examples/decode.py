@@ -5,7 +5,8 @@
 
 A tensor NAME is stored as its codes (NAME), NAME_scale and NAME_zero_point; its record in the
 metadata says how it was made, for example "int4:g32 minmax BF16 384x128". The value of an element
-is scale * (code - zero point). `man 5 qplan-native` has the layout to the byte.
+is scale * (code - zero point). A scheme with a bias has NAME_offset instead of zero points, and the
+value is scale * code + offset. `man 5 qplan-native` has the layout to the byte.
 """
 
 import json
@@ -15,17 +16,20 @@ import sys
 import numpy as np
 
 
-def decode(record, codes, scale, zero):
+def decode(record, codes, scale, zero, offset=None):
     dtype, sets, *_, source, shape = re.split("[: ]", record)
     shape, n = ([int(x) for x in text.split("x") if x] for text in (shape, sets[1:]))
-    if dtype in ("int4", "uint4"):  # two in a byte, the even index low; rows end on a byte
-        codes = np.stack([codes & 15, codes >> 4], -1).reshape(*shape[:-1], -1)[..., : shape[-1]]
-        codes = (codes ^ 8).astype("i1") - 8 if dtype == "int4" else codes
+    bits = int(dtype[-1])
+    if bits < 8:  # the codes of a row are one stream of bits, lowest first, to the end of a byte
+        stream = np.unpackbits(codes, -1, bitorder="little")[..., : shape[-1] * bits]
+        codes = stream.reshape(*shape, bits) @ (1 << np.arange(bits))
+        codes -= codes >> bits - 1 << bits if dtype[0] == "i" else 0
     i = np.indices(shape, sparse=True)  # the scale of an element: of its tensor, channel, ...
     at = (0 if sets[0] == "t" else i[n[0]] if sets[0] == "c" else  # ... group or block
           (*i[:-1], i[-1] // n[0]) if sets[0] == "g" else (*i[:-2], i[-2] // n[0], i[-1] // n[1]))
     work = np.finfo("f8" if source == "F64" else "f4")
     x = scale[at].astype(work.dtype) * (codes.astype("i4") - zero[at]).astype(work.dtype)
+    x = x if offset is None else x + offset[at].astype(work.dtype)
     return np.clip(x, work.min, work.max)
 
 
@@ -44,11 +48,13 @@ def tensors(path):
 
     for name, record in json.loads(header["__metadata__"]["qplan.tensors"]).items():
         scale = load(name + "_scale")
-        middle = {"uint8": 128, "uint4": 8}.get(record.split(":")[0], 0)
+        dtype = record.split(":")[0]
+        offset = load(name + "_offset") if ":bias" in record else None
+        middle = 1 << int(dtype[-1]) - 1 if dtype[0] == "u" and offset is None else 0
         stored = name + "_zero_point" in header  # --zero-point asymmetric leaves them out
         zero = load(name + "_zero_point") if stored else np.full(scale.shape, middle)
         with np.errstate(over="ignore"):  # decode clips what overflows
-            x = decode(record, load(name), scale, zero)
+            x = decode(record, load(name), scale, zero, offset)
         yield name, x
 
 

@@ -45,7 +45,7 @@ static bool has_codes(struct search *s, const struct qplan_entry *entry, const c
 static bool is_quantized(struct search *s, const struct qplan_entry *entry)
 {
     static const char *const alone[] = {".qweight", "weight_packed"};
-    static const char *const scales[] = {"_scale", ".scales", "_scale_inv", ".absmax"};
+    static const char *const scales[] = {"_scale", ".scales", "_scale_inv", ".absmax", ".SCB"};
     for (size_t k = 0; k < sizeof alone / sizeof alone[0]; k++) {
         if (ends_with(entry, alone[k]))
             return true;

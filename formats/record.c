@@ -4,7 +4,8 @@
  *     "model.layers.0.mlp.up_proj.weight": "int4:g128 minmax BF16 4096x11008"
  *
  * SCHEME CALIBRATOR SOURCEDTYPE D0xD1, one blank between words. What a record says of stored
- * tensors is for the layout to prove.
+ * tensors is for the layout to prove. Of parameters that another tool has chosen, which qplan took
+ * over from its layout, the calibrator is "unknown".
  */
 #include "record.h"
 
@@ -14,6 +15,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+static const char unknown[] = "unknown";
 
 bool qp_owns_key(const struct qp_st_pair *pair)
 {
@@ -32,10 +35,23 @@ static struct qp_st_pair pair_of(const char *key, const char *value, size_t n_va
     return (struct qp_st_pair){key, value, (uint32_t)strlen(key), (uint32_t)n_value};
 }
 
-void qp_own_pairs(const char *records, size_t n_records, struct qp_st_pair out[QP_OWN_PAIRS])
+static bool has_small_scales(const struct qplan_scheme *scheme)
+{
+    return qplan_dtype_bits(scheme->scale_dtype) == 8;
+}
+
+bool qp_needs_layout_2(const struct qp_tensor *tensor)
+{
+    const unsigned bits = qp_integer_bits(tensor->scheme->dtype);
+    return (bits != 4 && bits != 8) || tensor->scheme->bias || has_small_scales(tensor->scheme) ||
+           !tensor->calibrate || strcmp(tensor->calibrate, "minmax") != 0;
+}
+
+void qp_own_pairs(bool is_layout_2, const char *records, size_t n_records,
+                  struct qp_st_pair out[QP_OWN_PAIRS])
 {
     out[0] = pair_of("format", QP_FORMAT, strlen(QP_FORMAT));
-    out[1] = pair_of(QP_LAYOUT_KEY, QP_LAYOUT, strlen(QP_LAYOUT));
+    out[1] = pair_of(QP_LAYOUT_KEY, is_layout_2 ? "2" : "1", 1);
     out[2] = pair_of(QP_NUMERICS_KEY, QP_NUMERICS, strlen(QP_NUMERICS));
     out[3] = pair_of(QP_TENSORS_KEY, records, n_records);
 }
@@ -46,7 +62,7 @@ static void put_record(struct qp_writer *w, const struct qp_tensor *t, const cha
 {
     qp_puts(w, scheme);
     qp_puts(w, " ");
-    qp_puts(w, t->calibrate);
+    qp_puts(w, t->calibrate ? t->calibrate : unknown);
     qp_puts(w, " ");
     qp_puts(w, qplan_storage_name((enum qplan_storage)t->storage));
     for (unsigned i = 0; i < t->rank; i++) {
@@ -142,19 +158,24 @@ struct record {
 
 static bool parse_record(const char *text, size_t n, struct record *out)
 {
-    struct span rest = {text, n}, scheme, source, shape;
+    enum { SCHEME, CALIBRATE, SOURCE, SHAPE, WORDS };
+    struct span rest = {text, n}, words[WORDS];
     struct qplan_scheme resolved;
-    if (memchr(text, '\0', n) || !next_word(&rest, ' ', &scheme) ||
-        !next_word(&rest, ' ', &out->calibrate) || !next_word(&rest, ' ', &source) ||
-        !next_word(&rest, ' ', &shape) || rest.text)
+    unsigned n_words = 0;
+    while (n_words < WORDS && next_word(&rest, ' ', &words[n_words]))
+        n_words++;
+    if (memchr(text, '\0', n) || n_words < WORDS || rest.text)
         return false;
-    const bool as_before =
-        out->text.text && qp_compare_text(out->text.text, out->text.n, scheme.text, scheme.n) == 0;
-    if (!as_before && !parse_scheme(scheme, &out->scheme))
+    const struct span *scheme = &words[SCHEME], *source = &words[SOURCE];
+    const bool as_before = out->text.text && qp_compare_text(out->text.text, out->text.n,
+                                                             scheme->text, scheme->n) == 0;
+    if (!as_before && !parse_scheme(*scheme, &out->scheme))
         return false;
-    out->text = scheme;
-    return qp_storage_find(source.text, source.n, &out->storage) &&
-           qp_storage_row(out->storage)->is_source && parse_shape(shape, out->shape, &out->rank) &&
+    out->text = *scheme;
+    out->calibrate = words[CALIBRATE];
+    return qp_storage_find(source->text, source->n, &out->storage) &&
+           qp_storage_row(out->storage)->is_source &&
+           parse_shape(words[SHAPE], out->shape, &out->rank) &&
            qp_scheme_resolve(&out->scheme, out->rank, &resolved);
 }
 
@@ -181,9 +202,9 @@ static enum qplan_status add_tensor(struct reader *r, const struct qp_json_token
         .rank = (uint8_t)record->rank,
         .storage = (uint8_t)record->storage,
         .scheme = r->scheme,
-        .calibrate = r->calibrate,
+        .calibrate = qp_text_is(calibrate->text, calibrate->n, unknown) ? NULL : r->calibrate,
     };
-    if (!t.shape || !t.scheme || !t.calibrate)
+    if (!t.shape || !t.scheme || !r->calibrate)
         return qp_fail_memory(r->err, r->st->file.shown, sizeof record->shape);
     r->tensors[r->n++] = t;
     return QPLAN_OK;
@@ -228,18 +249,20 @@ static enum qplan_status missing(const struct qp_st *st, const char *key, struct
     return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "metadata %s is missing", key);
 }
 
-/* The value of one of our keys is the one that this revision writes. */
-static enum qplan_status check_value(const struct qp_st *st, const char *key, const char *expected,
-                                     const char *what, struct qplan_error *err)
+/* The value of one of our keys is one that this revision writes: the first, or a second. */
+static enum qplan_status check_value(const struct qp_st *st, const char *key, const char *first,
+                                     const char *second, const char *what, struct qplan_error *err)
 {
     char quoted[QP_QUOTED];
     const struct qp_st_pair *pair = qp_st_metadata(st, key);
     if (!pair)
         return missing(st, key, err);
-    if (qp_text_is(pair->value, pair->value_len, expected))
+    if (qp_text_is(pair->value, pair->value_len, first) ||
+        (second && qp_text_is(pair->value, pair->value_len, second)))
         return QPLAN_OK;
-    return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "%s: expected %s %s, found %s", what,
-                   key, expected, qp_quote(quoted, pair->value, pair->value_len));
+    return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown, "%s: expected %s %s%s%s, found %s", what,
+                   key, first, second ? " or " : "", second ? second : "",
+                   qp_quote(quoted, pair->value, pair->value_len));
 }
 
 /* Keys that begin as ours do are ours: others would be claims that nothing checks. */
@@ -259,16 +282,25 @@ static enum qplan_status check_keys(const struct qp_st *st, struct qplan_error *
     return QPLAN_OK;
 }
 
+bool qp_has_records(const struct qp_listing *listing)
+{
+    for (size_t i = 0; i < listing->n_files; i++) {
+        if (qp_st_metadata(&listing->files[i], QP_LAYOUT_KEY))
+            return true;
+    }
+    return false;
+}
+
 enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
     *tensors = NULL;
     *n = 0;
-    QP_TRY(check_value(st, QP_LAYOUT_KEY, QP_LAYOUT, "layout of a newer qplan", err));
+    QP_TRY(check_value(st, QP_LAYOUT_KEY, "1", "2", "layout of a newer qplan", err));
     const struct qp_st_pair *records = qp_st_metadata(st, QP_TENSORS_KEY);
     if (!records)
         return missing(st, QP_TENSORS_KEY, err);
-    QP_TRY(check_value(st, QP_NUMERICS_KEY, QP_NUMERICS, "made by another revision", err));
+    QP_TRY(check_value(st, QP_NUMERICS_KEY, QP_NUMERICS, NULL, "made by another revision", err));
     QP_TRY(check_keys(st, err));
     struct reader r = {.st = st, .arena = arena, .err = err};
     (void)snprintf(r.subject, sizeof r.subject, "%s: metadata " QP_TENSORS_KEY, st->file.shown);
@@ -283,5 +315,41 @@ enum qplan_status qp_read_records(const struct qp_st *st, struct qp_arena *arena
     }
     *tensors = r.tensors;
     *n = r.n;
+    return QPLAN_OK;
+}
+
+/* Whether a file names this layout. */
+static bool has_layout(const struct qp_st *st, const char *layout)
+{
+    const struct qp_st_pair *pair = qp_st_metadata(st, QP_LAYOUT_KEY);
+    return pair && qp_text_is(pair->value, pair->value_len, layout);
+}
+
+enum qplan_status qp_check_layouts(const struct qp_listing *listing,
+                                   const struct qp_tensor *tensors, size_t n,
+                                   struct qplan_error *err)
+{
+    const struct qp_st *with_1 = NULL, *with_2 = NULL;
+    char subject[512];
+    for (size_t i = 0; i < listing->n_files; i++) {
+        const struct qp_st *st = &listing->files[i];
+        with_1 = !with_1 && has_layout(st, "1") ? st : with_1;
+        with_2 = !with_2 && has_layout(st, "2") ? st : with_2;
+    }
+    if (with_1 && with_2)
+        return qp_fail(err, QPLAN_ERR_INVALID, with_1->file.shown,
+                       QP_LAYOUT_KEY " differs between shards: expected 2 as in %s, found 1",
+                       with_2->file.shown);
+    for (size_t i = 0; with_1 && i < n; i++) {
+        const struct qplan_scheme *scheme = tensors[i].scheme;
+        if (qp_needs_layout_2(&tensors[i]))
+            return qp_fail(
+                err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, tensors[i].entry),
+                "not in layout 1: expected codes of 4 or 8 bits by minmax, or " QP_LAYOUT_KEY
+                " 2, found %s%s%s by %s",
+                qplan_dtype_name(scheme->dtype), scheme->bias ? " with a bias" : "",
+                has_small_scales(scheme) ? " with scales of one byte" : "",
+                tensors[i].calibrate ? tensors[i].calibrate : "another tool");
+    }
     return QPLAN_OK;
 }

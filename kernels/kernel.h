@@ -86,19 +86,30 @@ struct qp_work_kernels {
     void (*store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst);
 
     /*
-     * The errors that verification allows in n sets of these scales, with codes of this type:
+     * The errors that verification allows in n sets of these scales, with codes of this rule:
      * |scale| * (reach + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale
-     * that is none: 0, or not finite.
+     * that is none: 0, or not finite. A bias of more than 2^bits scales, as other tools make them,
+     * adds 2^-22 of what is above that, for f64 2^-51.
      */
-    void (*bounds)(size_t n, const void *scale, const struct qp_code_type *type, double *out);
+    void (*bounds)(size_t n, const void *scale, const int32_t *zero,
+                   const struct qp_code_rule *rule, double *out);
 };
+
+/*
+ * n scales in working precision from what is stored of them, by the scale type and the factor of a
+ * rule; and what is stored of n scales that params has made by this rule.
+ */
+void qp_load_scales(const struct qp_work_kernels *work, const struct qp_code_rule *rule, size_t n,
+                    const void *stored, void *scale);
+void qp_store_scales(const struct qp_work_kernels *work, const struct qp_code_rule *rule, size_t n,
+                     const void *scale, void *stored);
 
 /* The best kernels for a dtype at a level, QPLAN_ISA_BEST for what the CPU has. */
 const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum qplan_isa isa);
 
 /*
  * What lies between the values of one float dtype and codes of one kind. Scales that are given have
- * either sign.
+ * either sign. Of biased codes `zero` has no zero points but biases, as codes/biased.h has them.
  */
 struct qp_quantizer {
     enum qplan_dtype dtype;
@@ -107,7 +118,8 @@ struct qp_quantizer {
 
     /*
      * Scale and zero point of n sets from their ranges, lo <= 0 <= hi. The scale is rounded up to
-     * its stored dtype. Returns n, or the first set whose scale is too large for that dtype.
+     * its stored dtype. Returns n, or the first set whose scale is too large for that dtype; with a
+     * bias, whose bias or whole width is.
      */
     size_t (*params)(const struct qp_code_rule *rule, size_t n, const void *lo, const void *hi,
                      void *scale, int32_t *zero);
@@ -142,16 +154,18 @@ struct qp_code_kernels {
     enum qplan_isa isa;
 
     /*
-     * n codes of one row to (n + 1) / 2 bytes, even index in the low nibble. packed may be codes,
+     * n codes of one row to (n + 1) / 2 bytes, even index in the low nibble, each with the bits of
+     * flip turned over, which is 0 or 8. The spare nibble of an odd row is 0. packed may be codes,
      * or lie before it.
      */
-    void (*pack4)(const uint8_t *codes, size_t n, uint8_t *packed);
+    void (*pack4)(const uint8_t *codes, size_t n, uint8_t flip, uint8_t *packed);
 
     /*
-     * Packed codes to bytes, sign-extended; the spare nibble of an odd row is not looked at. codes
-     * may overlap packed if no code is written over a byte that is not yet read.
+     * Packed codes to bytes: (nibble ^ flip) - less, each 0 or 8. Of two's complement they are both
+     * 8, of codes that were stored with 8 added one of them. The spare nibble of an odd row is not
+     * looked at. codes may overlap packed if no code is written over a byte that is not yet read.
      */
-    void (*unpack4)(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes);
+    void (*unpack4)(const uint8_t *packed, size_t n, uint8_t flip, uint8_t less, uint8_t *codes);
 };
 
 /* The best kernels for 4-bit codes at a level. */

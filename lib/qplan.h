@@ -65,13 +65,16 @@ enum qplan_advice {
     QPLAN_ADVICE_FORCE,       /* .force of qplan_run or qplan_op_file replaces the output */
     QPLAN_ADVICE_CPU,         /* without .device the CPU computes, to the same bytes */
     QPLAN_ADVICE_AGAINST,     /* .against of qplan_inspect_options names the source */
-    QPLAN_ADVICE_DEQUANTIZE,  /* qplan_dequantize makes a plain checkpoint of this one */
+    QPLAN_ADVICE_DEQUANTIZE,  /* qplan_dequantize makes a plain checkpoint of this one, and
+                               * qplan_checkpoint_decode has it count as one */
     QPLAN_ADVICE_EXCLUDE,     /* .exclude of qplan_plan_options keeps the tensor as it is */
     QPLAN_ADVICE_EXCLUDE_ONE, /* .exclude of qplan_plan_options keeps one of the two as it is */
     QPLAN_ADVICE_INDIVISIBLE, /* .indivisible of qplan_plan_options: ragged or keep */
     QPLAN_ADVICE_NONFINITE,   /* .nonfinite of qplan_plan_options: saturate; or .exclude */
     QPLAN_ADVICE_SCALE_F32,   /* .scale_dtype f32 of the scheme takes larger scales */
     QPLAN_ADVICE_OPERATORS,   /* qplan_op_at walks all operators */
+    QPLAN_ADVICE_SELECT,      /* .select or .rules of qplan_plan_options quantize further tensors */
+    QPLAN_ADVICE_IMPORTANCE,  /* qplan_plan_add_importance reads the files */
     QPLAN_ADVICE_UNQUANTIZED  /* .allow_unquantized of qplan_inspect_options takes a mere copy */
 };
 
@@ -107,19 +110,35 @@ enum qplan_dtype {
     QPLAN_INT16,
     QPLAN_UINT16,
     QPLAN_BINARY, /* for compression ratios only */
+    QPLAN_INT2,
+    QPLAN_INT3,
+    QPLAN_INT5,
+    QPLAN_INT6,
+    QPLAN_INT7,
+    QPLAN_UINT2,
+    QPLAN_UINT3,
+    QPLAN_UINT5,
+    QPLAN_UINT6,
+    QPLAN_UINT7,
+    QPLAN_F8E4M3, /* no infinity, one NaN of either sign, up to 448 */
+    QPLAN_F8E5M2, /* IEEE, up to 57344 */
+    QPLAN_F4E2M1, /* numbers alone, up to 6 */
+    QPLAN_NF4,    /* a table of 16 numbers from -1 to 1 */
+    QPLAN_E8M0,   /* powers of 2: scales alone */
     QPLAN_DTYPE_COUNT
 };
 
 /* The one spelling of a dtype ("bf16", "int4"), or NULL for a value outside the enum. */
 const char *qplan_dtype_name(enum qplan_dtype dtype);
 
-/* Finds a dtype by its exact name. Returns false and leaves *out alone if there is none. */
+/* Finds a dtype by its exact name; "fp8" is another one of f8e4m3. Returns false and leaves *out
+ * alone if there is none. */
 bool qplan_dtype_parse(const char *name, enum qplan_dtype *out);
 
 /* Bits of one element: 64 for f64, 4 for int4, 1 for binary; 0 for a value outside the enum. */
 unsigned qplan_dtype_bits(enum qplan_dtype dtype);
 
-/* True for the float types and the signed integers. */
+/* True for the signed integers and for the other types, e8m0 alone excepted. */
 bool qplan_dtype_is_signed(enum qplan_dtype dtype);
 
 /* The least and largest code of an integer dtype. Returns false for a float type. */
@@ -171,21 +190,24 @@ enum qplan_granularity {
 /*
  * How one tensor is quantized. Written as text:
  *
- *     DTYPE[:GRAN][:asym|:sym][:narrow][:SCALEDTYPE]      GRAN = t | cN | gN | bRxC
+ *     DTYPE[:GRAN][:asym|:sym|:bias][:narrow][:SCALEDTYPE]      GRAN = t | cN | gN | bRxC
  *
  * "int8:c0", "int4:g128:asym", "int8:b128x128:bf16". Left out: GRAN is c0 for 8-bit and g128 for
- * 4-bit codes, signed types are symmetric and unsigned ones asymmetric, the scale is f32.
+ * smaller codes, signed types are symmetric and unsigned ones asymmetric, the scale is f32.
  */
 struct qplan_scheme {
-    enum qplan_dtype dtype; /* int8 uint8 int4 uint4 */
+    enum qplan_dtype dtype; /* int2 to int8, uint2 to uint8, f8e4m3, f8e5m2, f4e2m1, nf4 */
     enum qplan_granularity granularity;
     int32_t axis;        /* per channel; negative counts from the end */
     uint64_t group;      /* per group, at least 1 */
     uint64_t block_rows; /* per block, at least 1 */
     uint64_t block_cols;
     bool asymmetric;
-    bool narrow;                  /* signed only: the range is -q_max .. q_max */
-    enum qplan_dtype scale_dtype; /* f32 f16 bf16 */
+    bool bias;   /* unsigned codes: q is scale * q + bias, without a zero point. Symmetric ones have
+                  * it only where a layout stores them so, and their text does not say it. */
+    bool narrow; /* signed only: the range is -q_max .. q_max */
+    enum qplan_dtype scale_dtype; /* f32 f16 bf16 f8e4m3 e8m0 */
+    bool scale_given;             /* it was asked for; else a layout may take a type of its own */
 };
 
 /* Room for the text of any scheme, its NUL included. */
@@ -220,7 +242,7 @@ enum qplan_param_scheme {
  * contents.
  */
 struct qplan_params {
-    enum qplan_dtype dtype; /* int8 uint8 int4 uint4 int16 uint16; binary for ratios only */
+    enum qplan_dtype dtype; /* int2 to int8, uint2 to uint8, int16, uint16; binary for ratios */
     enum qplan_param_scheme scheme;
     bool narrow_range;
     enum qplan_dtype scale_dtype; /* f32 or f64: the precision that the scales were found in */
@@ -319,6 +341,15 @@ enum qplan_status qplan_checkpoint_open(struct qplan_checkpoint **out, const cha
                                         struct qplan_error *err);
 void qplan_checkpoint_close(struct qplan_checkpoint *checkpoint);
 
+/*
+ * Has a quantized checkpoint count as a plain one from now on: the values of its tensors are those
+ * that decoders of its layout give, in their type, decoded while they are read. It may then be
+ * quantized anew, and be the source that a file is measured against. Plain ones stay what they are.
+ * MEMORY; INVALID if a tensor is too large.
+ */
+enum qplan_status qplan_checkpoint_decode(struct qplan_checkpoint *checkpoint,
+                                          struct qplan_error *err);
+
 const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint);
 bool qplan_checkpoint_is_folder(const struct qplan_checkpoint *checkpoint);
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint);
@@ -341,34 +372,107 @@ const char *qplan_checkpoint_metadata(const struct qplan_checkpoint *checkpoint,
 /* The name of the i-th layout that quantized checkpoints can have, or NULL behind the last. */
 const char *qplan_format_name(size_t i);
 
-/* The name of the i-th method that chooses parameters, or NULL behind the last. */
+/* How the i-th method that chooses parameters is written, or NULL behind the last. */
 const char *qplan_calibrator_name(size_t i);
+
+/* Whether a text names one. */
+bool qplan_calibrator_is(const char *text);
 
 struct qplan_plan;
 
+/* Which tensors are quantized: all floats of two or more axes, or the weights of linear layers. */
+enum qplan_select {
+    QPLAN_SELECT_USUAL, /* what is usual for the layout */
+    QPLAN_SELECT_ALL,
+    QPLAN_SELECT_LINEAR
+};
 enum qplan_indivisible {
     QPLAN_INDIVISIBLE_ERROR,
     QPLAN_INDIVISIBLE_KEEP,
     QPLAN_INDIVISIBLE_RAGGED
 };
 enum qplan_nonfinite { QPLAN_NONFINITE_ERROR, QPLAN_NONFINITE_SATURATE };
-enum qplan_zero_point { QPLAN_ZERO_POINT_ALWAYS, QPLAN_ZERO_POINT_ASYMMETRIC };
+enum qplan_zero_point {
+    QPLAN_ZERO_POINT_USUAL, /* what is usual for the layout: always, in the native one */
+    QPLAN_ZERO_POINT_ALWAYS,
+    QPLAN_ZERO_POINT_ASYMMETRIC
+};
 
 /* What a person asks for. Zero bytes are the defaults, except that scheme must be set. */
+/*
+ * Whether engines quantize activations while a model runs, in layouts that can say so; by itself a
+ * layout says what is usual for its codes: nothing for integers.
+ */
+enum qplan_activations {
+    QPLAN_ACTIVATIONS_USUAL,
+    QPLAN_ACTIVATIONS_NONE,
+    QPLAN_ACTIVATIONS_DYNAMIC
+};
+
+/* Our own arithmetic, or that of the tool which defined the layout, whose bytes it gives. */
+enum qplan_arithmetic { QPLAN_ARITHMETIC_QPLAN, QPLAN_ARITHMETIC_REFERENCE };
+
+/*
+ * Experts of a layer that a model has in one tensor of three axes: such a tensor is kept, or each
+ * expert becomes one of its own, as engines load them, for types of models that are known.
+ */
+enum qplan_experts { QPLAN_EXPERTS_KEEP, QPLAN_EXPERTS_SPLIT };
+
 struct qplan_plan_options {
     struct qplan_scheme scheme;
     const char *format;    /* the layout of the output; NULL = qplan, the native one */
-    const char *calibrate; /* "minmax"; NULL = minmax */
+    const char *tag;       /* what the name of the output ends with; NULL = layout and scheme */
+    const char *calibrate; /* "mse:best"; NULL = minmax */
+    bool positive_scales;  /* none below 0, where the method would make some */
+    /* Files that tell how much each input channel matters: imatrix of llama.cpp, or safetensors. */
+    const char *const *importance;
+    size_t n_importance;
+    bool importance_required; /* all tensors that could have some must */
     const char *const *include;
     size_t n_include;
     const char *const *exclude;
     size_t n_exclude;
+    enum qplan_select select;
+    const char *rules;      /* lines "GLOB SCHEME|keep [calibrate=METHOD]"; NULL = none */
+    size_t n_rules;         /* bytes of them */
+    const char *rules_name; /* what errors call them, for example the path they came from */
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
     enum qplan_zero_point zero_point;
-    const char *const *copy; /* files of a folder that the output takes over besides plain ones */
+    enum qplan_activations activations;
+    enum qplan_arithmetic arithmetic;
+    enum qplan_experts experts;
+    uint64_t max_shard_bytes; /* tensors in a file of a folder; 0 = shards stay as they are */
+    const char *const *copy;  /* files of a folder that the output takes over besides plain ones */
     size_t n_copy;
 };
+
+/*
+ * What is usual for a layout where no scheme is asked for. False if the layout is unknown, or
+ * leaves that to the type of the codes.
+ */
+bool qplan_format_scheme(const char *format, struct qplan_scheme *out);
+
+/* What a layout is, for people. */
+struct qplan_format_facts {
+    const char *name;
+    const char *loaded_by; /* NULL = by qplan alone */
+    const char *schemes;   /* that it stores */
+    bool is_folder;        /* its output is a folder with a config.json, never a file */
+    bool is_file;          /* its output is a file, never a folder */
+};
+
+/* The facts of the i-th layout; false behind the last. */
+bool qplan_format_at(size_t i, struct qplan_format_facts *out);
+
+/* A name for a layout, a scheme and what engines do with activations. */
+struct qplan_preset {
+    const char *name, *format, *scheme;
+    enum qplan_activations activations;
+};
+
+/* The i-th preset, or NULL behind the last. */
+const struct qplan_preset *qplan_preset_at(size_t i);
 
 /* Receives bytes; returns 0, or an errno value to stop. */
 typedef int (*qplan_write_fn)(void *ctx, const void *bytes, size_t n_bytes);
@@ -382,6 +486,18 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
                                   const struct qplan_checkpoint *checkpoint,
                                   const struct qplan_plan_options *options,
                                   struct qplan_error *err);
+
+/* Whether a file can be read as importance of weights, and what it says: a line a weight. */
+bool qplan_importance_is(const char *path);
+enum qplan_status qplan_importance_write_text(const char *path, qplan_write_fn write, void *ctx,
+                                              struct qplan_error *err);
+
+/*
+ * Reads files of importance for a plan that was read from a document, and wants it. INVALID, IO,
+ * MEMORY.
+ */
+enum qplan_status qplan_plan_add_importance(struct qplan_plan *plan, const char *const *paths,
+                                            size_t n, struct qplan_error *err);
 
 /* Reads a plan document. name is what errors call it, for example the path it came from. */
 enum qplan_status qplan_plan_read(struct qplan_plan **out,
@@ -404,6 +520,22 @@ enum qplan_status qplan_plan_write_file(const struct qplan_plan *plan, const cha
 enum qplan_status qplan_plan_write_text(const struct qplan_plan *plan, qplan_write_fn write,
                                         void *ctx, struct qplan_error *err);
 
+/* Which tensors of a plan are explained, and how. */
+struct qplan_explain_options {
+    const struct qplan_plan_options *asked; /* the plan was made with; NULL for a document */
+    const char *const *patterns;            /* over names of tensors; none = all tensors */
+    size_t n_patterns;
+    bool json; /* the document qplan-explain/1, one line; else text for people */
+};
+
+/*
+ * Says of each tensor what becomes of it, by which rule, which rules lost against that, and what is
+ * written. USAGE for a pattern that is none, INVALID for one that matches no tensor.
+ */
+enum qplan_status qplan_plan_explain(const struct qplan_plan *plan,
+                                     const struct qplan_explain_options *options,
+                                     qplan_write_fn write, void *ctx, struct qplan_error *err);
+
 /*
  * The bare name of the output file: from the scheme, from the plan document, or, for a document
  * that names none, STEM.quantized.safetensors.
@@ -414,6 +546,49 @@ uint64_t qplan_plan_output_bytes(const struct qplan_plan *plan);
 /* Warnings that came up while planning: how many, and the text of the i-th. */
 size_t qplan_plan_warning_count(const struct qplan_plan *plan);
 const char *qplan_plan_warning(const struct qplan_plan *plan, size_t i);
+
+/* ---- Looking at a folder as engines do ----------------------------------------------------------
+ */
+
+/* A rule that quantized checkpoints are held against. */
+struct qplan_lint_rule {
+    const char *id;                /* "L07" */
+    bool is_error;                 /* else a warning */
+    const char *layouts, *engines; /* whom it concerns, names with blanks between; NULL = all */
+    const char *about;             /* what it finds */
+};
+
+/* The i-th rule; false behind the last. The name of the i-th engine, or NULL. */
+bool qplan_lint_rule_at(size_t i, struct qplan_lint_rule *out);
+const char *qplan_engine_name(size_t i);
+
+/* What was found. */
+struct qplan_findings;
+
+struct qplan_lint_options {
+    const char *engine;                  /* whose limits count too: "vllm"; NULL = of none */
+    const volatile sig_atomic_t *cancel; /* as in struct qplan_run; or NULL */
+};
+
+/*
+ * Holds the quantized checkpoint at path against all rules that concern its layout, and the engine
+ * if one is named. A checkpoint that is broken is a finding; INVALID is one that cannot be found,
+ * or in which nothing is quantized.
+ */
+enum qplan_status qplan_lint(struct qplan_findings **out, const char *path,
+                             const struct qplan_lint_options *options, struct qplan_error *err);
+void qplan_findings_free(struct qplan_findings *findings);
+
+/* How many there are: errors, or warnings. */
+size_t qplan_findings_count(const struct qplan_findings *findings, bool errors);
+
+/* The document qplan-lint/1, one line; or a line for each, at most ten of each rule. */
+enum qplan_status qplan_findings_write_json(const struct qplan_findings *findings,
+                                            qplan_write_fn write, void *ctx,
+                                            struct qplan_error *err);
+enum qplan_status qplan_findings_write_text(const struct qplan_findings *findings,
+                                            qplan_write_fn write, void *ctx,
+                                            struct qplan_error *err);
 
 /* ---- Running ------------------------------------------------------------------------------------
  */
@@ -516,6 +691,16 @@ enum qplan_status qplan_dequantize(struct qplan_report **report,
                                    const struct qplan_checkpoint *checkpoint, const char *out_path,
                                    const enum qplan_dtype *dtype, const struct qplan_run *run,
                                    struct qplan_error *err);
+
+/*
+ * Writes the codes and parameters of a quantized checkpoint in another layout, a name of
+ * qplan_format_at, without loss. INVALID, with the tensor and what the layout could hold, if it
+ * cannot hold them.
+ */
+enum qplan_status qplan_convert(struct qplan_report **report,
+                                const struct qplan_checkpoint *checkpoint, const char *format,
+                                const char *out_path, const struct qplan_run *run,
+                                struct qplan_error *err);
 
 /* ---- Reports and gates --------------------------------------------------------------------------
  */

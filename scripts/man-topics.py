@@ -17,7 +17,8 @@ import sys
 import textwrap
 
 MAN = pathlib.Path(__file__).resolve().parent.parent / "man"
-PAGES = {"metrics": "qplan.1"}
+PAGES = {"metrics": "qplan.1", "rules": "qplan-lint.1", "formats": "qplan-formats.7",
+         "presets": "qplan-formats.7"}
 
 
 def table(qplan, topic):
@@ -38,7 +39,7 @@ def items(rows):
     out = f".Bl -tag -width {width} -compact\n"
     for name, *facts, about in rows:
         facts = ", ".join(fact for fact in facts if fact != "-")
-        out += f".It Cm {name}\n{text(f'{about} ({facts})')}"
+        out += f".It Cm {name}\n{text(f'{about} ({facts})' if facts else about)}"
     return out + ".El\n"
 
 

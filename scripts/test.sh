@@ -3,14 +3,18 @@
 #
 #   scripts/test.sh [--fast] [--full] [-L LABEL]
 #   scripts/test.sh --oracle
+#   scripts/test.sh --interop
 #   scripts/test.sh --device cuda|opencl
 #
 #   --fast     the first configuration only
 #   --full     also the tests labelled slow (an hour of soak and one of mutants among them), three
-#              more configurations, and five minutes of fuzzing per target, not 30 seconds: hours
+#              more configurations, and five minutes of fuzzing per target, each time other
+#              inputs, not 30 seconds of the same: hours
 #   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops gpu docs
-#              static slow
+#              static oracle interop slow
 #   --oracle   only the comparison with PyTorch, which it installs into build/oracle-venv: about 1 GB
+#   --interop  only what the real engines make of our folders and we of theirs; it installs them into
+#              build/interop-venv and build/interop-vllm-venv: about 6 GB, and half an hour of tests
 #   --device   only the tests labelled gpu, those of this backend on the device of this machine, with
 #              its own driver; without such a device they fail
 #
@@ -31,9 +35,11 @@ label=""
 fast=""
 full=""
 fuzz_seconds=30
+fuzz_seed=1
 timeout=900
 skip="slow"
 oracle=""
+interop=""
 device=""
 while [ $# -gt 0 ]; do
     case $1 in
@@ -41,6 +47,7 @@ while [ $# -gt 0 ]; do
     --full)
         skip="none"
         fuzz_seconds=300
+        fuzz_seed=0
         timeout=3600
         full=1
         export QPLAN_TEST_FULL=1 QPLAN_SOAK_SECONDS=${QPLAN_SOAK_SECONDS:-3600}
@@ -49,6 +56,12 @@ while [ $# -gt 0 ]; do
         oracle=oracle
         fast=1
         label=oracle
+        ;;
+    --interop)
+        interop=oracle
+        fast=1
+        label=interop
+        timeout=3600
         ;;
     --device)
         device=${2:?"--device needs cuda or opencl"}
@@ -70,7 +83,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-scripts/setup "${oracle:-test}"
+[ "$label" = interop ] || skip="$skip|interop"
+
+scripts/setup "${oracle:-${interop:-test}}"
 # A python3 of the user's own may come first in PATH and lack what the distribution's has.
 python3 -c 'import numpy' 2>/dev/null || PATH=/usr/bin:$PATH
 
@@ -84,7 +99,11 @@ install_torch() {
         timeout 900 "$venv/bin/python3" -m pip install -qq torch==2.13.0 numpy; } ||
         echo "no PyTorch: it could not be installed"
 }
-[ -z "$oracle" ] || install_torch
+if [ -n "$interop" ]; then
+    tests/interop/venvs.sh
+elif [ -n "$oracle" ]; then
+    install_torch
+fi
 
 failed=0
 summary=""
@@ -103,7 +122,7 @@ run() {
     echo "==== $name: build"
     mkdir -p "$dir"
     if ! { cmake --preset "$name" -DQPLAN_FUZZ_SECONDS=$fuzz_seconds \
-        -DQPLAN_TEST_DEVICE="$device" &&
+        -DQPLAN_FUZZ_SEED=$fuzz_seed -DQPLAN_TEST_DEVICE="$device" &&
         cmake --build "$dir" -j "$(nproc)"; } >"$dir/build.log" 2>&1; then
         cat "$dir/build.log"
         note "$name" "FAILED to build"
@@ -124,7 +143,7 @@ run() {
     note "$name" "$result in $(($(date +%s) - start)) s${counts:+: ${counts#, }}"
 }
 
-run test -LE "^$skip\$" --no-tests=error
+run test -LE "^($skip)\$" --no-tests=error
 if [ -z "$fast" ]; then
     # Limits of time and memory are meant for the plain program; a sanitizer needs more of both.
     export QPLAN_TEST_LIMITS=off
@@ -159,7 +178,7 @@ if [ -n "$full" ] && [ -z "$fast" ]; then
         '^(tsan-.*|unit-(pool|cut|calibrate|measure|verify|op_scatter|op_sums)|property-(quantize|small_tensors))$'
     unset QPLAN_TEST_LIMITS
     # What compiles or disassembles sees the counters.
-    run coverage -LE '^(slow|static|docs|oracle)$' -E '^(cli-install|unit-disassembly)'
+    run coverage -LE '^(slow|static|docs|oracle|interop)$' -E '^(cli-install|unit-disassembly)'
 fi
 
 echo "==== summary$summary"

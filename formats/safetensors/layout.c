@@ -56,6 +56,13 @@ bool qp_shape_elements(const uint64_t *shape, unsigned rank, uint64_t *out)
     return true;
 }
 
+bool qp_shape_fits(enum qplan_storage storage, const uint64_t *shape, unsigned rank)
+{
+    uint64_t product, bits;
+    return nonzero_product(shape, rank, &product) &&
+           qp_mul_u64(product, qplan_storage_bits(storage), &bits) && bits <= MAX_BITS;
+}
+
 bool qp_storage_bytes(enum qplan_storage storage, uint64_t n_elems, uint64_t *out)
 {
     uint64_t bits;
@@ -119,9 +126,8 @@ static enum qplan_status past_end(const struct qp_st *st, struct qplan_error *er
 static enum qplan_status check_size(const struct qp_st *st, const struct qplan_entry *entry,
                                     struct qplan_error *err)
 {
-    uint64_t product, n_bytes, bits = qplan_storage_bits(entry->storage);
-    if (!nonzero_product(entry->shape, entry->rank, &product) ||
-        !qp_mul_u64(product, bits, &bits) || bits > MAX_BITS)
+    uint64_t n_bytes;
+    if (!qp_shape_fits(entry->storage, entry->shape, entry->rank))
         return bad_size(st, entry, "size overflow", "expected at most 2^63 bits, found more", err);
     if (!qp_storage_bytes(entry->storage, qp_entry_elements(entry), &n_bytes))
         return bad_size(st, entry, "bits are not whole bytes",

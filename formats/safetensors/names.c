@@ -72,7 +72,7 @@ static void merge(const struct item *items, size_t n_first, size_t n, struct ite
  */
 static struct item *sort_items(struct item *items, struct item *spare, size_t n)
 {
-    size_t common = items[0].n, n_runs = 2;
+    size_t common = n > 0 ? items[0].n : 0, n_runs = 2;
     for (size_t i = 1; i < n; i++)
         common = common_length(&items[0], &items[i], common);
     for (size_t i = 0; i < n; i++)

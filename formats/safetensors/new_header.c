@@ -76,7 +76,8 @@ static bool place(struct qplan_entry *entry, uint64_t begin)
 {
     uint64_t n_elems, n_bytes;
     entry->begin = begin;
-    if (!qp_shape_elements(entry->shape, entry->rank, &n_elems) ||
+    if (!qp_shape_fits(entry->storage, entry->shape, entry->rank) ||
+        !qp_shape_elements(entry->shape, entry->rank, &n_elems) ||
         !qp_storage_bytes(entry->storage, n_elems, &n_bytes))
         return false;
     entry->end = begin + n_bytes; /* below 2^63 and 2^61 */

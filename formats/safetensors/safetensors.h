@@ -97,6 +97,12 @@ bool qp_storage_bytes(enum qplan_storage storage, uint64_t n_elems, uint64_t *ou
 /* Elements of a shape; false if the product of its non-zero extents passes 2^63. */
 bool qp_shape_elements(const uint64_t *shape, unsigned rank, uint64_t *out);
 
+/*
+ * Whether a header can name such a tensor: its non-zero extents make at most 2^63 bits, so that an
+ * extent of zero hides no overflow.
+ */
+bool qp_shape_fits(enum qplan_storage storage, const uint64_t *shape, unsigned rank);
+
 /* Whether two shapes are the same. */
 bool qp_same_shape(const uint64_t *a, unsigned rank_a, const uint64_t *b, unsigned rank_b);
 

@@ -43,6 +43,7 @@ struct qk_tile_args {
     qk_u32 row_chunks;      /* and QK_CHUNKs that they fill */
     qk_i32 q_min, q_max;
     qk_u32 asymmetric, is_signed;
+    qk_u32 biased; /* codes count from a bias, whose bits are where a zero point would be */
     qk_u32 scale_kind;
     qk_u32 src, status;
     qk_u32 lo, hi;                    /* of part p and set s: element p * n_sets + s */

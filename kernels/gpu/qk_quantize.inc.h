@@ -100,27 +100,30 @@ QK_KERNEL(NAME(qk_range_lanes), struct qk_tile_args)
 
 /* What the codes of a set are made with. */
 struct NAME(coder) {
-    WORK scale, least, most;
+    WORK scale, bias, least, most;
     qk_i32 zero;
 };
 
-QK_FN struct NAME(coder) NAME(coder_of)(const struct qk_tile_args *a, WORK scale, qk_i32 zero)
+QK_FN struct NAME(coder) NAME(coder_of)(const struct qk_tile_args *a, WORK scale, qk_i32 stored)
 {
     struct NAME(coder) coder;
     coder.scale = scale;
-    coder.least = (WORK)(a->q_min - zero);
-    coder.most = (WORK)(a->q_max - zero);
-    coder.zero = zero;
+    coder.bias = a->biased ? (WORK)QK_F32((qk_u32)stored) : (WORK)0;
+    coder.zero = a->biased ? 0 : stored;
+    coder.least = (WORK)(a->q_min - coder.zero);
+    coder.most = (WORK)(a->q_max - coder.zero);
     return coder;
 }
 
-/* The code as a byte; the clamp comes first, to integers that the type holds exactly. */
+/*
+ * The code as a byte; the clamp comes first, to integers that the type holds exactly. NaN is taken
+ * for 0, which without a bias has the zero point; such a bias of 0 changes no value.
+ */
 QK_FN qk_u32 NAME(code)(const struct NAME(coder) * coder, WORK x)
 {
-    WORK t = x / coder->scale;
+    WORK number = x == x ? x : (WORK)0, t = (number - coder->bias) / coder->scale;
     t = t < coder->least ? coder->least : t;
     t = t > coder->most ? coder->most : t;
-    t = x == x ? t : (WORK)0; /* NaN takes the zero point */
     return (qk_u32)((qk_i32)IN(rne)(t) + coder->zero) & 255u;
 }
 

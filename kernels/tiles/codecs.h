@@ -7,11 +7,15 @@
 
 #include "kernels/kernel.h"
 
+#include "kernels/codes/biased.h"
 #include "kernels/codes/linear.h"
+#include "kernels/codes/valued.h"
 #include "kernels/dtypes/bf16/bf16.h"
+#include "kernels/dtypes/e8m0/e8m0.h"
 #include "kernels/dtypes/f16/f16.h"
 #include "kernels/dtypes/f32/f32.h"
 #include "kernels/dtypes/f64/f64.h"
+#include "kernels/dtypes/f8e4m3/f8e4m3.h"
 #include "runs.h"
 
 #include <math.h>
@@ -26,7 +30,7 @@ static inline double next_up(double x)
 
 struct scale_row {
     enum qplan_dtype dtype;
-    double least_normal, largest;
+    double least, largest;
     double (*round_up)(double scale); /* the least value of the dtype >= scale, which is in range */
 };
 
@@ -41,30 +45,45 @@ static inline double round_up_f32(double scale)
     return (double)((double)near < scale ? nextafterf(near, INFINITY) : near);
 }
 
-/* Of positive 16-bit floats the next one has the next bit pattern. */
-#define ROUND_UP_16(name, exp_bits, man_bits)                                                      \
+/*
+ * Of positive 16-bit floats the next one has the next bit pattern. Where such a float is normal, it
+ * is the double without its last bits.
+ */
+#define ROUND_UP_16(name, exp_bits, man_bits, least_normal)                                        \
     static inline double round_up_##name(double scale)                                             \
     {                                                                                              \
+        const uint64_t last = (UINT64_C(1) << (52 - (man_bits))) - 1;                              \
+        if (scale >= (least_normal))                                                               \
+            return qp_of_bits_f64((qp_bits_f64(scale) + last) & ~last);                            \
         const uint16_t near = qp_narrow_f64(scale, exp_bits, man_bits);                            \
         const bool below = (double)qp_widen_##name(near) < scale;                                  \
         return (double)qp_widen_##name((uint16_t)(near + below));                                  \
     }
-ROUND_UP_16(f16, 5, 10)
-ROUND_UP_16(bf16, 8, 7)
+ROUND_UP_16(f16, 5, 10, 0x1p-14)
+ROUND_UP_16(bf16, 8, 7, 0x1p-126)
+
+/* With any bit below its leading one, a number is above that power of two. */
+static inline double round_up_e8m0(double scale)
+{
+    const uint64_t bits = qp_bits_f64(scale), power = bits & 0x7ff0000000000000u;
+    return qp_of_bits_f64(bits == power ? power : power + 0x0010000000000000u);
+}
 
 static const struct scale_row scale_rows[] = {
     {QPLAN_F64, DBL_MIN, DBL_MAX, round_up_f64},
     {QPLAN_F32, 0x1p-126, 0x1.fffffep127, round_up_f32},
     {QPLAN_F16, 0x1p-14, 65504, round_up_f16},
     {QPLAN_BF16, 0x1p-126, 0x1.fep127, round_up_bf16},
+    {QPLAN_E8M0, 0x1p-126, 0x1p127, round_up_e8m0}, /* normal in working precision */
 };
 
+/* The row of a type; NULL for f8e4m3, whose scales have a factor. */
 static inline const struct scale_row *scale_row(enum qplan_dtype dtype)
 {
     size_t i = 0;
-    while (scale_rows[i].dtype != dtype)
+    while (dtype != QPLAN_F8E4M3 && scale_rows[i].dtype != dtype)
         i++;
-    return &scale_rows[i];
+    return dtype == QPLAN_F8E4M3 ? NULL : &scale_rows[i];
 }
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
@@ -90,6 +109,10 @@ static inline double sure_limit_f64(double bound)
 {
     return bound <= DBL_MAX ? bound : -1.0;
 }
+
+/* The share by which a quotient may pass the largest value of its codes and surely is not clipped:
+ * no reach is that small, and roundings are smaller. */
+#define OVERSHOOT 0x1p-20f
 
 #define ABS(x) _Generic((x), float : fabsf, double : fabs)(x)
 

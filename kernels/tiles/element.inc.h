@@ -2,9 +2,11 @@
  * element.inc.h - what a kernel does to one element of one float dtype: the core of the numeric
  * contract. The scalar loops are made of these, and faster loops use them for what is left over.
  *
- * The including file defines NAME(op), ELEM_BYTES, LOAD(p), WORK (float or double), WORK_MAX and
- * STEPS(x).
+ * The including file defines NAME(op), ELEM_BYTES, LOAD(p), WORK (float or double), WORK_MAX,
+ * STEPS(x) and CODES(op), a function of kernels/codes in that precision.
  */
+
+#define VALUED CODES(valued)
 
 static inline WORK NAME(at)(const unsigned char *src, size_t i)
 {
@@ -49,12 +51,35 @@ static inline uint8_t NAME(code)(WORK x, WORK scale, int32_t zero, WORK least, W
 }
 
 /*
+ * Biased codes: round half to even of (x - bias) / s, clamped. NaN is taken for 0. A difference
+ * that overflows lies outside the codes, since their whole width is finite.
+ */
+static inline uint8_t NAME(biased_code)(WORK x, WORK scale, WORK bias, WORK most)
+{
+    const WORK number = x == x ? x : (WORK)0;
+    WORK t = (number - bias) / scale;
+    t = t < 0 ? (WORK)0 : t;
+    t = t > most ? most : t;
+    return (uint8_t)STEPS(t);
+}
+
+/* Codes of floats and tables: that of the value nearest to x / s. NaN is taken for 0. */
+static inline uint8_t NAME(valued_code)(WORK x, WORK scale, const struct VALUED *v, bool is_book)
+{
+    const WORK number = x == x ? x : (WORK)0;
+    return CODES(valued_code)(number / scale, v, is_book);
+}
+
+/*
  * The ends of what a set can represent, and the error that is allowed in between. With a scale
  * below 0 the least code stands for the most.
  */
 struct NAME(ends) {
     WORK least, most;
     double bound;
+    double zero_bound; /* the error of what NaN becomes: without a bias 0 is one of the values */
+    WORK scale;
+    const struct qp_code_rule *rule;
 };
 
 /* What a check knows of all sets. */
@@ -67,13 +92,29 @@ struct NAME(sets) {
 
 static inline struct NAME(ends) NAME(ends_of)(const struct NAME(sets) * sets, size_t set)
 {
-    const WORK scale = sets->scale[set];
-    const int32_t zero = sets->zero[set];
-    const WORK first = scale * (WORK)(sets->rule->q_min - zero);
-    const WORK last = scale * (WORK)(sets->rule->q_max - zero);
+    const struct qp_code_rule *rule = sets->rule;
+    const bool is_biased = rule->kind == QP_CODES_BIASED, is_valued = qp_is_valued(rule->kind);
+    const WORK scale = sets->scale[set], largest = (WORK)rule->type->largest;
+    const WORK bias = is_biased ? (WORK)qp_bias(sets->zero[set]) : (WORK)0;
+    const int32_t zero = is_biased ? 0 : sets->zero[set];
+    const WORK first = is_valued ? scale * -largest : scale * (WORK)(rule->q_min - zero) + bias;
+    const WORK last = is_valued ? scale * largest : scale * (WORK)(rule->q_max - zero) + bias;
     const WORK least = scale < 0 ? last : first, most = scale < 0 ? first : last;
     return (struct NAME(ends)){least < -WORK_MAX ? -WORK_MAX : least,
-                               most > WORK_MAX ? WORK_MAX : most, sets->bound[set]};
+                               most > WORK_MAX ? WORK_MAX : most,
+                               sets->bound[set],
+                               is_biased ? sets->bound[set] : 0,
+                               scale,
+                               rule};
+}
+
+/* The error that is allowed to x: of linear codes in all of a set, else by the code of y. */
+static inline double NAME(bound_of)(WORK x, WORK y, const struct NAME(ends) * ends)
+{
+    if (!qp_is_valued(ends->rule->kind))
+        return ends->bound;
+    const struct VALUED v = CODES(valued_of)(ends->rule->type);
+    return CODES(valued_bound)(x, y, ends->scale, &v);
 }
 
 enum NAME(verdict) { NAME(fits), NAME(clips), NAME(offends) };
@@ -86,14 +127,15 @@ static inline enum NAME(verdict)
     if (!(ends->bound >= 0)) /* no scale at all */
         return NAME(offends);
     if (!NAME(finite)(x)) {
-        WORK wanted = x > 0 ? ends->most : x < 0 ? ends->least : (WORK)0;
-        return y == wanted ? NAME(fits) : NAME(offends);
+        if (x != x)
+            return fabs((double)y) <= ends->zero_bound ? NAME(fits) : NAME(offends);
+        return y == (x > 0 ? ends->most : ends->least) ? NAME(fits) : NAME(offends);
     }
-    double error = fabs((double)x - (double)y);
-    if (error <= ends->bound)
+    const double error = fabs((double)x - (double)y), bound = NAME(bound_of)(x, y, ends);
+    if (error <= bound)
         return NAME(fits);
-    bool above = (double)x - (double)ends->most > ends->bound && y == ends->most;
-    bool below = (double)ends->least - (double)x > ends->bound && y == ends->least;
+    bool above = (double)x - (double)ends->most > bound && y == ends->most;
+    bool below = (double)ends->least - (double)x > bound && y == ends->least;
     if (!above && !below)
         return NAME(offends);
     result->max_clip = error > result->max_clip ? error : result->max_clip;

@@ -23,6 +23,15 @@ const struct qp_quantizer *const qp_avx512_quantizers[] = {
     &linear_from_f32,
     &linear_from_f16,
     &linear_from_bf16,
+    &biased_from_f32,
+    &biased_from_f16,
+    &biased_from_bf16,
+    &floats_from_f32,
+    &floats_from_f16,
+    &floats_from_bf16,
+    &book_from_f32,
+    &book_from_f16,
+    &book_from_bf16,
     NULL,
 };
 

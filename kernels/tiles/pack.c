@@ -10,52 +10,52 @@
 
 #define STEP 64 /* packed bytes: with fewer, clang unrolls the loop before it could use vectors */
 
-static inline void pack_bytes(const uint8_t *codes, size_t n, uint8_t *packed)
+static inline void pack_bytes(const uint8_t *codes, size_t n, uint8_t flip, uint8_t *packed)
 {
+    const unsigned both = flip | (unsigned)flip << 4;
     for (size_t i = 0; i < n; i++)
-        packed[i] = (uint8_t)((codes[2 * i] & 15) | codes[2 * i + 1] << 4);
+        packed[i] = (uint8_t)(((codes[2 * i] & 15u) | (unsigned)codes[2 * i + 1] << 4) ^ both);
 }
 
-static void pack4(const uint8_t *codes, size_t n, uint8_t *packed)
+static void pack4(const uint8_t *codes, size_t n, uint8_t flip, uint8_t *packed)
 {
     uint8_t step[STEP];
     size_t i = 0;
     for (; i + STEP <= n / 2; i += STEP) {
-        pack_bytes(codes + 2 * i, STEP, step);
+        pack_bytes(codes + 2 * i, STEP, flip, step);
         memcpy(packed + i, step, STEP);
     }
-    pack_bytes(codes + 2 * i, n / 2 - i, packed + i);
+    pack_bytes(codes + 2 * i, n / 2 - i, flip, packed + i);
     if (n % 2)
-        packed[n / 2] = codes[n - 1] & 15;
+        packed[n / 2] = (codes[n - 1] & 15) ^ flip;
 }
 
-/* A nibble as a byte: flip is 8 for two's complement, else 0. */
-static inline uint8_t widen(unsigned nibble, unsigned flip)
+static inline uint8_t widen(unsigned nibble, unsigned flip, unsigned less)
 {
-    return (uint8_t)((nibble ^ flip) - flip);
+    return (uint8_t)((nibble ^ flip) - less);
 }
 
-static inline void unpack_bytes(const uint8_t *packed, size_t n, unsigned flip, uint8_t *codes)
+static inline void unpack_bytes(const uint8_t *packed, size_t n, uint8_t flip, uint8_t less,
+                                uint8_t *codes)
 {
     for (size_t i = 0; i < n; i++) {
         const unsigned byte = packed[i];
-        codes[2 * i] = widen(byte & 15, flip);
-        codes[2 * i + 1] = widen(byte >> 4, flip);
+        codes[2 * i] = widen(byte & 15, flip, less);
+        codes[2 * i + 1] = widen(byte >> 4, flip, less);
     }
 }
 
-static void unpack4(const uint8_t *packed, size_t n, bool is_signed, uint8_t *codes)
+static void unpack4(const uint8_t *packed, size_t n, uint8_t flip, uint8_t less, uint8_t *codes)
 {
-    const unsigned flip = is_signed ? 8 : 0;
     uint8_t step[2 * STEP];
     size_t i = 0;
     for (; i + STEP <= n / 2; i += STEP) {
-        unpack_bytes(packed + i, STEP, flip, step);
+        unpack_bytes(packed + i, STEP, flip, less, step);
         memcpy(codes + 2 * i, step, sizeof step);
     }
-    unpack_bytes(packed + i, n / 2 - i, flip, codes + 2 * i);
+    unpack_bytes(packed + i, n / 2 - i, flip, less, codes + 2 * i);
     if (n % 2)
-        codes[n - 1] = widen(packed[n / 2] & 15, flip);
+        codes[n - 1] = widen(packed[n / 2] & 15, flip, less);
 }
 
 const struct qp_code_kernels qp_scalar_codes = {QPLAN_ISA_SCALAR, pack4, unpack4};

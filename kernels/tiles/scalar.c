@@ -15,6 +15,9 @@
 #define FINITE       qp_finite_f32
 #define SCALE_OF     qp_scale_f32
 #define ZERO_OF      qp_zero_f32
+#define COVERS       qp_covers_f32
+#define NEXT_UP      qp_next_up_f32
+#define CODES(op)    qp_##op##_f32
 #define STORE(dtype) qp_store_##dtype##_in_f32
 #define BOUND_SHIFT  21
 #include "work.inc.h"
@@ -34,6 +37,9 @@ static const struct qp_work_kernels work_in_f32 = {
 #define FINITE       qp_finite_f64
 #define SCALE_OF     qp_scale_f64
 #define ZERO_OF      qp_zero_f64
+#define COVERS       qp_covers_f64
+#define NEXT_UP      qp_next_up_f64
+#define CODES(op)    qp_##op##_f64
 #define STORE(dtype) qp_store_##dtype##_in_f64
 #define BOUND_SHIFT  50
 #include "work.inc.h"
@@ -66,6 +72,7 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK         double
 #define WORK_MAX     DBL_MAX
 #define STEPS        qp_steps_f64
+#define CODES(op)    qp_##op##_f64
 #define LIMIT        sure_limit_f64
 #define IN(op)       op##_in_f64
 #include "source.inc.h"
@@ -82,6 +89,7 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK         float
 #define WORK_MAX     FLT_MAX
 #define STEPS        qp_steps_f32
+#define CODES(op)    qp_##op##_f32
 #define LIMIT        sure_limit
 #define IN(op)       op##_in_f32
 #include "source.inc.h"
@@ -98,6 +106,7 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK         float
 #define WORK_MAX     FLT_MAX
 #define STEPS        qp_steps_f32
+#define CODES(op)    qp_##op##_f32
 #define LIMIT        sure_limit
 #define IN(op)       op##_in_f32
 #include "source.inc.h"
@@ -114,6 +123,7 @@ size_t qp_float_bytes(enum qplan_dtype dtype)
 #define WORK         float
 #define WORK_MAX     FLT_MAX
 #define STEPS        qp_steps_f32
+#define CODES(op)    qp_##op##_f32
 #define LIMIT        sure_limit
 #define IN(op)       op##_in_f32
 #include "source.inc.h"
@@ -123,5 +133,21 @@ const struct qp_source_kernels *const qp_scalar_sources[] = {
 };
 
 const struct qp_quantizer *const qp_scalar_quantizers[] = {
-    &linear_from_f64, &linear_from_f32, &linear_from_f16, &linear_from_bf16, NULL,
+    &linear_from_f64,
+    &linear_from_f32,
+    &linear_from_f16,
+    &linear_from_bf16,
+    &biased_from_f64,
+    &biased_from_f32,
+    &biased_from_f16,
+    &biased_from_bf16,
+    &floats_from_f64,
+    &floats_from_f32,
+    &floats_from_f16,
+    &floats_from_bf16,
+    &book_from_f64,
+    &book_from_f32,
+    &book_from_f16,
+    &book_from_bf16,
+    NULL,
 };

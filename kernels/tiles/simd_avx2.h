@@ -306,12 +306,22 @@ static inline void v_store_f32(unsigned char *p, vf x)
 
 /* Half to even, on the bits with their sign: a carry goes into the exponent, at last to infinity.
  */
-static inline void v_round_bf16(unsigned char *p, vf x)
+static inline vi vi_round_bf16(vf x)
 {
     vi bits = _mm256_castps_si256(x);
     vi odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    vi rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    vi upper = _mm256_srli_epi32(rounded, 16);
+    return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+}
+
+static inline vf v_near_bf16(vf x)
+{
+    const vi upper = _mm256_set1_epi32((int32_t)0xffff0000u);
+    return _mm256_castsi256_ps(_mm256_and_si256(vi_round_bf16(x), upper));
+}
+
+static inline void v_round_bf16(unsigned char *p, vf x)
+{
+    vi upper = _mm256_srli_epi32(vi_round_bf16(x), 16);
     vi packed = _mm256_packus_epi32(upper, upper);
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
 }
@@ -426,6 +436,8 @@ static inline vi vi_load(const int32_t *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
+#include "simd_avx2_floats.h"
+
 /* ---- Errors in f64 -----------------------------------------------------------------------------
  */
 
@@ -474,37 +486,6 @@ static inline vd vd_add_error(vd sum, vd a, vd b)
 {
     vd e = _mm256_sub_pd(a, b);
     return vd_add(sum, _mm256_mul_pd(e, e));
-}
-
-/* ---- 4-bit codes -------------------------------------------------------------------------------
- */
-
-/* 32 codes to 16 bytes: neighbours are joined by a multiplication with (1, 16). */
-static inline void v_pack32(const uint8_t *codes, uint8_t *packed)
-{
-    vi low = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)codes), _mm256_set1_epi8(15));
-    vh joined = _mm256_maddubs_epi16(low, _mm256_set1_epi16(0x1001));
-    vi bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(joined, joined), 0x08);
-    _mm_storeu_si128((__m128i *)packed, _mm256_castsi256_si128(bytes));
-}
-
-/*
- * 32 bytes to 64 codes; flip is 8 for signed codes, else 0: (c ^ 8) - 8 extends the sign.
- * Neighbours meet within halves, and go to their places as they are stored.
- */
-static inline void v_unpack64(const uint8_t *packed, uint8_t flip, uint8_t *codes)
-{
-    const vi mask = _mm256_set1_epi8(15), sign = _mm256_set1_epi8((char)flip);
-    vi bytes = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)packed),
-                                _mm256_or_si256(sign, _mm256_slli_epi16(sign, 4)));
-    vi even = _mm256_sub_epi8(_mm256_and_si256(bytes, mask), sign);
-    vi odd = _mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask), sign);
-    vi first = _mm256_unpacklo_epi8(even, odd), second = _mm256_unpackhi_epi8(even, odd);
-    __m128i *to = (__m128i *)codes;
-    _mm_storeu_si128(to, _mm256_castsi256_si128(first));
-    _mm_storeu_si128(to + 1, _mm256_castsi256_si128(second));
-    _mm_storeu_si128(to + 2, _mm256_extracti128_si256(first, 1));
-    _mm_storeu_si128(to + 3, _mm256_extracti128_si256(second, 1));
 }
 
 #endif

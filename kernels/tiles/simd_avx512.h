@@ -278,12 +278,22 @@ static inline void v_store_f32(unsigned char *p, vf x)
     _mm512_storeu_ps(p, v_max(least, v_min(most, x)));
 }
 
-static inline void v_round_bf16(unsigned char *p, vf x)
+static inline vi vi_round_bf16(vf x)
 {
     vi bits = _mm512_castps_si512(x);
     vi odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    vi rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    __m256i upper = _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+    return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+}
+
+static inline vf v_near_bf16(vf x)
+{
+    const vi upper = _mm512_set1_epi32((int32_t)0xffff0000u);
+    return _mm512_castsi512_ps(_mm512_and_si512(vi_round_bf16(x), upper));
+}
+
+static inline void v_round_bf16(unsigned char *p, vf x)
+{
+    __m256i upper = _mm512_cvtepi32_epi16(_mm512_srli_epi32(vi_round_bf16(x), 16));
     _mm256_storeu_si256((__m256i *)p, upper);
 }
 
@@ -380,6 +390,103 @@ static inline vi vi_set(int32_t x)
 static inline vi vi_load(const int32_t *p)
 {
     return _mm512_loadu_si512(p);
+}
+
+/* ---- Codes of floats and tables ----------------------------------------------------------------
+ */
+
+static inline vi v_bits(vf x)
+{
+    return _mm512_castps_si512(x);
+}
+
+static inline vf v_of_bits(vi bits)
+{
+    return _mm512_castsi512_ps(bits);
+}
+
+static inline vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+static inline vi vi_or(vi a, vi b)
+{
+    return _mm512_or_si512(a, b);
+}
+
+static inline vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+static inline vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+
+static inline vi vi_max(vi a, vi b)
+{
+    return _mm512_max_epi32(a, b);
+}
+
+static inline vi vi_right(vi a, unsigned n)
+{
+    return _mm512_srli_epi32(a, n);
+}
+
+static inline void v_store_bytes(uint8_t *codes, const vi q[4])
+{
+    v_store_packed(codes, _mm512_packus_epi16(vh_narrow(q[0], q[1]), vh_narrow(q[2], q[3])));
+}
+
+static inline void v_store_signed(uint8_t *codes, const vi q[4], const vi of[4], vi sign)
+{
+    vi bytes = _mm512_packus_epi16(vh_narrow(q[0], q[1]), vh_narrow(q[2], q[3]));
+    vi signs = _mm512_packs_epi16(vh_narrow(of[0], of[1]), vh_narrow(of[2], of[3]));
+    vi negative = _mm512_movm_epi8(_mm512_movepi8_mask(signs));
+    v_store_packed(codes, _mm512_or_si512(bytes, _mm512_and_si512(negative, sign)));
+}
+
+static inline vi vi_load_bytes(const uint8_t *codes)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes));
+}
+
+static inline vf v_load_halves(const uint8_t *codes, unsigned left, unsigned mask, unsigned sign)
+{
+    __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)codes));
+    __m256i size =
+        _mm256_and_si256(_mm256_slli_epi16(wide, (int)left), _mm256_set1_epi16((int16_t)mask));
+    __m256i signs =
+        _mm256_and_si256(_mm256_slli_epi16(wide, (int)sign), _mm256_set1_epi16(INT16_MIN));
+    return _mm512_cvtph_ps(_mm256_or_si256(size, signs));
+}
+
+struct v_table {
+    vf all;
+};
+
+static inline struct v_table v_table_of(const float *numbers)
+{
+    return (struct v_table){v_load(numbers)};
+}
+
+static inline vf v_pick8(const struct v_table *table, vi index)
+{
+    return _mm512_permutexvar_ps(index, table->all);
+}
+
+static inline vf v_pick16(const struct v_table *table, vi index)
+{
+    return _mm512_permutexvar_ps(index, table->all);
+}
+
+static inline vi vi_twice_above(vi a, vf x, vf limit)
+{
+    vi twice = _mm512_add_epi32(a, a);
+    return _mm512_mask_add_epi32(twice, _mm512_cmp_ps_mask(x, limit, _CMP_GT_OQ), twice,
+                                 _mm512_set1_epi32(1));
 }
 
 /* ---- Errors in f64 -----------------------------------------------------------------------------

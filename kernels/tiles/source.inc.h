@@ -286,6 +286,9 @@ static const struct qp_quantizer NAME(linear) = {
     .check = NAME(check),
 };
 
+#include "biased.inc.h"
+#include "valued.inc.h"
+
 #undef NAME
 #undef SOURCE_DTYPE
 #undef ELEM_BYTES
@@ -299,4 +302,6 @@ static const struct qp_quantizer NAME(linear) = {
 #undef WORK
 #undef WORK_MAX
 #undef STEPS
+#undef CODES
+#undef VALUED
 #undef IN

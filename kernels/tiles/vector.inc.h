@@ -93,7 +93,20 @@ static const struct qp_quantizer NAME(linear) = {
     .check = NAME(check),
 };
 
+static const struct qp_quantizer NAME(biased) = {
+    .dtype = SOURCE_DTYPE,
+    .kind = QP_CODES_BIASED,
+    .isa = ISA,
+    .params = biased_params_plain,
+    .quantize = NAME(quantize),
+    .dequantize = dequantize_biased_vector,
+    .check = NAME(check),
+};
+
+#include "vector_valued.inc.h"
+
 #undef CHECKED
+#undef VALUED
 #undef NAME
 #undef SOURCE_DTYPE
 #undef ELEM_BYTES

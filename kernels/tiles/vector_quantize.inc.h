@@ -3,56 +3,76 @@
  * vector.inc.h includes it and says what must be defined.
  */
 
+/* V_CODES elements of floats or a table, each vector of them with its own scales. */
+static inline void NAME(quantize_valued)(const unsigned char *src, const struct v_scale scale[4],
+                                         const struct v_valued *v, enum v_way way, uint8_t *codes)
+{
+    const int is_book = way == V_BOOK || way == V_BOOK_BOUNDED, bounded = v_is_bounded(way);
+    vi q[4], t[4];
+    for (size_t k = 0; k < 4; k++) {
+        const vf x = V_LOAD(src + k * V_LANES * ELEM_BYTES);
+        const vf number = bounded ? x : v_where_equal(x, x, x, v_set(0));
+        const vf quotient = v_div(number, scale[k].s);
+        t[k] = v_bits(quotient);
+        q[k] = is_book ? v_book_codes(quotient, v) : v_float_codes(quotient, v, bounded);
+    }
+    if (is_book)
+        v_store_bytes(codes, q);
+    else
+        v_store_signed(codes, q, t, v->sign);
+}
+
 /*
  * V_CODES elements, each vector of them with its own scales, each pair with its own zero points.
  * way is a constant where this is called.
  */
 static inline void NAME(quantize_step)(const unsigned char *src, const struct v_scale scale[4],
-                                       const vh above[2], const struct v_code_ends *ends,
+                                       const vh above[2], const struct v_coder *coder,
                                        enum v_way way, uint8_t *codes)
 {
     vf q[4];
+    if (v_is_valued(way)) {
+        NAME(quantize_valued)(src, scale, &coder->valued, way, codes);
+        return;
+    }
     for (size_t k = 0; k < 4; k++)
         q[k] = v_quotient(V_LOAD(src + k * V_LANES * ELEM_BYTES), &scale[k], way);
     if (way == V_PLAIN)
         v_store_steps(codes, q);
     else
-        v_store_codes(codes, q, above, ends, way == V_BOUNDED);
+        v_store_codes(codes, q, above, &coder->ends, way == V_BOUNDED || v_is_biased(way));
 }
 
 /* n < V_CODES elements, filled up with zeros. */
 static inline void NAME(quantize_rest)(const unsigned char *src, size_t n,
                                        const struct v_scale scale[4], const vh above[2],
-                                       const struct v_code_ends *ends, enum v_way way,
-                                       uint8_t *codes)
+                                       const struct v_coder *coder, enum v_way way, uint8_t *codes)
 {
     unsigned char from[V_CODES * ELEM_BYTES] = {0};
     uint8_t to[V_CODES];
     memcpy(from, src, n * ELEM_BYTES);
-    NAME(quantize_step)(from, scale, above, ends, way, to);
+    NAME(quantize_step)(from, scale, above, coder, way, to);
     memcpy(codes, to, n);
 }
 
 /* n elements of one set, the k-th of a few. */
 static inline void NAME(quantize_run)(const unsigned char *src, size_t n,
                                       const struct few_sets *few, size_t k,
-                                      const struct v_code_ends *ends, enum v_way way,
-                                      uint8_t *codes)
+                                      const struct v_coder *coder, enum v_way way, uint8_t *codes)
 {
     const struct v_scale one = v_scale_of(few, k), scale[4] = {one, one, one, one};
     const vh all = vh_set((int16_t)few->above[k]), above[2] = {all, all};
     size_t i = 0;
     for (; i + V_CODES <= n; i += V_CODES)
-        NAME(quantize_step)(src + i * ELEM_BYTES, scale, above, ends, way, codes + i);
+        NAME(quantize_step)(src + i * ELEM_BYTES, scale, above, coder, way, codes + i);
     if (i < n)
-        NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, scale, above, ends, way, codes + i);
+        NAME(quantize_rest)(src + i * ELEM_BYTES, n - i, scale, above, coder, way, codes + i);
 }
 
 /* V_CODES elements of sets from k on, each of which has one vector or two. */
 static inline void NAME(quantize_short)(const unsigned char *src, size_t width,
                                         const struct few_sets *few, size_t k,
-                                        const struct v_code_ends *ends, enum v_way way,
-                                        uint8_t *codes)
+                                        const struct v_coder *coder, enum v_way way, uint8_t *codes)
 {
     const size_t second = k + (width == V_LANES), third = k + 2 * V_LANES / width;
     const size_t set[4] = {k, second, third, third + second - k};
@@ -63,32 +83,30 @@ static inline void NAME(quantize_short)(const unsigned char *src, size_t width,
         above[i] = vi_set(few->above[set[i]]);
     }
     const vh pairs[2] = {vh_narrow(above[0], above[1]), vh_narrow(above[2], above[3])};
-    NAME(quantize_step)(src, scale, pairs, ends, way, codes);
+    NAME(quantize_step)(src, scale, pairs, coder, way, codes);
 }
 
 /* A part of a row: n elements in runs of `width`, the first of which lacks `skip`. */
 static inline void NAME(quantize_runs)(const unsigned char *src, size_t n, size_t width,
                                        size_t skip, const struct few_sets *few,
-                                       const struct v_code_ends *ends, enum v_way way,
-                                       uint8_t *codes)
+                                       const struct v_coder *coder, enum v_way way, uint8_t *codes)
 {
     size_t i = 0, k = 0;
     if (skip == 0 && (width == V_LANES || width == 2 * V_LANES)) {
         for (; i + V_CODES <= n; i += V_CODES, k += V_CODES / width)
-            NAME(quantize_short)(src + i * ELEM_BYTES, width, few, k, ends, way, codes + i);
+            NAME(quantize_short)(src + i * ELEM_BYTES, width, few, k, coder, way, codes + i);
     }
     for (; i < n; k++) {
         const size_t most = width - (k == 0 ? skip : 0), len = n - i < most ? n - i : most;
-        NAME(quantize_run)(src + i * ELEM_BYTES, len, few, k, ends, way, codes + i);
+        NAME(quantize_run)(src + i * ELEM_BYTES, len, few, k, coder, way, codes + i);
         i += len;
     }
 }
 
 /* n <= FEW_SETS columns of a row that are sets of their own. */
 static inline void NAME(quantize_columns)(const unsigned char *src, size_t n,
-                                          const struct few_sets *few,
-                                          const struct v_code_ends *ends, enum v_way way,
-                                          uint8_t *codes)
+                                          const struct few_sets *few, const struct v_coder *coder,
+                                          enum v_way way, uint8_t *codes)
 {
     for (size_t i = 0; i < n; i += V_CODES) {
         struct v_scale scale[4];
@@ -101,9 +119,9 @@ static inline void NAME(quantize_columns)(const unsigned char *src, size_t n,
         }
         const unsigned char *from = src + i * ELEM_BYTES;
         if (n - i >= V_CODES)
-            NAME(quantize_step)(from, scale, above, ends, way, codes + i);
+            NAME(quantize_step)(from, scale, above, coder, way, codes + i);
         else
-            NAME(quantize_rest)(from, n - i, scale, above, ends, way, codes + i);
+            NAME(quantize_rest)(from, n - i, scale, above, coder, way, codes + i);
     }
 }
 
@@ -113,6 +131,7 @@ static inline void NAME(quantize_band)(const struct quantize_job *job, const str
 {
     const struct qp_tile *tile = &job->tile;
     const size_t sets = job->n_cols, width = tile->col_width;
+    const struct v_coder coder = job->coder; /* its own: codes are bytes, which might be any type */
     struct few_sets few;
     for (size_t k = 0, col = 0; k < sets; k += FEW_SETS) {
         const size_t n = sets - k < FEW_SETS ? sets - k : FEW_SETS, set = band->set + k;
@@ -123,9 +142,9 @@ static inline void NAME(quantize_band)(const struct quantize_job *job, const str
             const size_t at = row * tile->cols + col;
             const unsigned char *from = src + at * ELEM_BYTES;
             if (width == 1)
-                NAME(quantize_columns)(from, n, &few, &job->ends, way, codes + at);
+                NAME(quantize_columns)(from, n, &few, &coder, way, codes + at);
             else
-                NAME(quantize_runs)(from, n_cols, width, skip, &few, &job->ends, way, codes + at);
+                NAME(quantize_runs)(from, n_cols, width, skip, &few, &coder, way, codes + at);
         }
         col += n_cols;
     }
@@ -149,15 +168,42 @@ static void NAME(quantize)(const struct qp_tile *tile, const void *src,
     const size_t width = qp_even_runs(tile);
     const struct qp_tile row = {1, tile->rows * tile->cols, 1, width, 0};
     const size_t n_cols = width ? tile->rows * (tile->cols / width) : qp_tile_cols(tile);
-    const struct quantize_job job = {
-        width ? row : *tile, n_cols, rule, scale, zero, v_ends_of(rule->q_min, rule->q_max)};
+    const struct quantize_job job = {width ? row : *tile, n_cols, rule, scale, zero,
+                                     v_coder_of(rule)};
     const enum v_way way = v_way_of(rule, scale, zero, width ? n_cols : qp_tile_sets(tile));
-    if (way == V_PLAIN)
-        NAME(quantize_tile)(&job, src, V_PLAIN, codes);
-    else if (way == V_BOUNDED)
-        NAME(quantize_tile)(&job, src, V_BOUNDED, codes);
-    else if (way == V_CLAMP)
-        NAME(quantize_tile)(&job, src, V_CLAMP, codes);
-    else
+    switch (way) {
+    case V_DIVIDE:
         NAME(quantize_tile)(&job, src, V_DIVIDE, codes);
+        break;
+    case V_CLAMP:
+        NAME(quantize_tile)(&job, src, V_CLAMP, codes);
+        break;
+    case V_BOUNDED:
+        NAME(quantize_tile)(&job, src, V_BOUNDED, codes);
+        break;
+    case V_PLAIN:
+        NAME(quantize_tile)(&job, src, V_PLAIN, codes);
+        break;
+    case V_BIAS_DIVIDE:
+        NAME(quantize_tile)(&job, src, V_BIAS_DIVIDE, codes);
+        break;
+    case V_BIAS_CLAMP:
+        NAME(quantize_tile)(&job, src, V_BIAS_CLAMP, codes);
+        break;
+    case V_BIAS_BOUNDED:
+        NAME(quantize_tile)(&job, src, V_BIAS_BOUNDED, codes);
+        break;
+    case V_FLOAT:
+        NAME(quantize_tile)(&job, src, V_FLOAT, codes);
+        break;
+    case V_BOOK:
+        NAME(quantize_tile)(&job, src, V_BOOK, codes);
+        break;
+    case V_FLOAT_BOUNDED:
+        NAME(quantize_tile)(&job, src, V_FLOAT_BOUNDED, codes);
+        break;
+    case V_BOOK_BOUNDED:
+        NAME(quantize_tile)(&job, src, V_BOOK_BOUNDED, codes);
+        break;
+    }
 }

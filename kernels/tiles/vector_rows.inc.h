@@ -1,7 +1,7 @@
 /*
  * vector_rows.inc.h - the rows of one instruction set level: source_from_f32, source_from_f16 and
- * source_from_bf16, and linear_from_* as well. f64 sources have no vector rows and take the scalar
- * kernels.
+ * source_from_bf16, linear_from_* and biased_from_* as well. f64 sources have no vector rows and
+ * take the scalar kernels.
  *
  * The including file has included codecs.h and a vocabulary, and defines ISA.
  */
@@ -12,6 +12,9 @@
 #define FINITE       qp_finite_f32
 #define SCALE_OF     qp_scale_f32
 #define ZERO_OF      qp_zero_f32
+#define COVERS       qp_covers_f32
+#define NEXT_UP      qp_next_up_f32
+#define CODES(op)    qp_##op##_f32
 #define STORE(dtype) qp_store_##dtype##_in_f32
 #define BOUND_SHIFT  21
 #include "work.inc.h"
@@ -27,9 +30,10 @@ static const struct qp_work_kernels work_vector = {
     .bounds = bounds_plain,
 };
 
-#define WORK     float
-#define WORK_MAX FLT_MAX
-#define STEPS    qp_steps_f32
+#define WORK      float
+#define WORK_MAX  FLT_MAX
+#define STEPS     qp_steps_f32
+#define CODES(op) qp_##op##_f32
 
 #define NAME(op)      op##_from_f32
 #define SOURCE_DTYPE  QPLAN_F32

@@ -11,6 +11,11 @@ static inline vf v_sure_limits(const double *bounds)
     return v_where_between(v_set(LIMIT_LEAST), limit, v_set(LIMIT_MOST), v_set(-1.0f));
 }
 
+/* No product of a scale up to this size with a difference in 32 bits can overflow. */
+#define SCALE_UNCLIPPED 0x1p94f
+
+#include "vector_valued_work.inc.h"
+
 /*
  * How quotients are made. Where no scale is very small or very large, by multiplying with 1 / s in
  * two parts; kernels/README.md shows that no code differs. Elements that may be anything are
@@ -20,18 +25,56 @@ static inline vf v_sure_limits(const double *bounds)
 #define SCALE_LEAST 0x1p-64f
 #define SCALE_MOST  0x1p64f
 
-enum v_way { V_DIVIDE, V_CLAMP, V_BOUNDED, V_PLAIN };
+enum v_way {
+    V_DIVIDE,
+    V_CLAMP,
+    V_BOUNDED,
+    V_PLAIN,
+    V_BIAS_DIVIDE, /* ways of biased codes, of which elements are counted from the bias on */
+    V_BIAS_CLAMP,
+    V_BIAS_BOUNDED,
+    V_FLOAT, /* floats and tables, whose quotients are those of a division */
+    V_BOOK,
+    V_FLOAT_BOUNDED,
+    V_BOOK_BOUNDED
+};
+
+static inline int v_divides(enum v_way way)
+{
+    return way == V_DIVIDE || way == V_BIAS_DIVIDE;
+}
+
+static inline int v_is_bounded(enum v_way way)
+{
+    return way == V_BOUNDED || way == V_PLAIN || way == V_BIAS_BOUNDED || way >= V_FLOAT_BOUNDED;
+}
+
+static inline int v_is_biased(enum v_way way)
+{
+    return way >= V_BIAS_DIVIDE && way <= V_BIAS_BOUNDED;
+}
+
+static inline int v_is_valued(enum v_way way)
+{
+    return way >= V_FLOAT;
+}
 
 static enum v_way v_way_of(const struct qp_code_rule *rule, const float *scale, const int32_t *zero,
                            size_t n)
 {
     int usual = 1;
     int32_t zeros = 0;
+    if (rule->kind == QP_CODES_FLOAT)
+        return rule->bounded ? V_FLOAT_BOUNDED : V_FLOAT;
+    if (rule->kind == QP_CODES_BOOK)
+        return rule->bounded ? V_BOOK_BOUNDED : V_BOOK;
     for (size_t i = 0; i < n; i++) { /* without a branch, so that vectors can do it */
         const float size = fabsf(scale[i]);
         usual &= (size >= SCALE_LEAST) & (size <= SCALE_MOST);
         zeros |= zero[i];
     }
+    if (rule->kind == QP_CODES_BIASED)
+        return !usual ? V_BIAS_DIVIDE : rule->bounded ? V_BIAS_BOUNDED : V_BIAS_CLAMP;
     if (!usual)
         return V_DIVIDE;
     if (!rule->bounded)
@@ -46,19 +89,23 @@ struct few_sets {
     _Alignas(64) float s[FEW_SETS]; /* no vector lies in two lines of the cache, here or below */
     float hi[FEW_SETS], lo[FEW_SETS];
     float most[FEW_SETS];    /* 512 steps, above 0 */
-    int32_t above[FEW_SETS]; /* zero point less the least code */
+    float bias[FEW_SETS];    /* of linear codes 0 */
+    int32_t above[FEW_SETS]; /* zero point less the least code; of biased codes 0 */
 };
 
 /* The places behind the last set, as far as vectors reach, have numbers that hurt nothing. */
 static void few_sets_of(const struct qp_code_rule *rule, const float *scale, const int32_t *zero,
                         size_t n, struct few_sets *few)
 {
+    const bool is_biased = rule->kind == QP_CODES_BIASED;
     for (size_t i = 0; i < n; i++) {
         few->s[i] = scale[i];
-        few->above[i] = zero[i] - rule->q_min;
+        few->bias[i] = is_biased ? qp_bias(zero[i]) : 0;
+        few->above[i] = is_biased ? 0 : zero[i] - rule->q_min;
     }
     for (; n % V_CODES; n++) {
         few->s[n] = 1;
+        few->bias[n] = 0;
         few->above[n] = 0;
     }
     for (size_t i = 0; i < n; i += V_LANES) {
@@ -70,29 +117,50 @@ static void few_sets_of(const struct qp_code_rule *rule, const float *scale, con
 }
 
 struct v_scale {
-    vf s, hi, lo, most;
+    vf s, hi, lo, most, bias;
 };
 
 static inline struct v_scale v_scale_of(const struct few_sets *few, size_t k)
 {
     return (struct v_scale){v_set(few->s[k]), v_set(few->hi[k]), v_set(few->lo[k]),
-                            v_set(few->most[k])};
+                            v_set(few->most[k]), v_set(few->bias[k])};
 }
 
 /* The scales of V_LANES sets from k on. */
 static inline struct v_scale v_scales_at(const struct few_sets *few, size_t k)
 {
     return (struct v_scale){v_load(few->s + k), v_load(few->hi + k), v_load(few->lo + k),
-                            v_load(few->most + k)};
+                            v_load(few->most + k), v_load(few->bias + k)};
 }
 
-/* Quotients within 512, or NaN. way is a constant where this is called. */
+/* How far elements are from the bias of their set, of which NaN is not taken for a number but 0. */
+static inline vf v_from_bias(vf x, const struct v_scale *scale, enum v_way way)
+{
+    return v_sub(v_is_bounded(way) ? x : v_where_equal(x, x, x, v_set(0)), scale->bias);
+}
+
+/* Quotients within 512, or NaN if codes have no bias. way is a constant where this is called. */
 static inline vf v_quotient(vf x, const struct v_scale *scale, enum v_way way)
 {
-    const vf most = way == V_DIVIDE ? v_set(512) : scale->most;
-    const vf q = way == V_DIVIDE ? v_div(x, scale->s) : x;
-    const vf clamped = way >= V_BOUNDED ? q : v_min(most, v_max(v_sub(v_set(0), most), q));
-    return way == V_DIVIDE ? clamped : v_times(clamped, scale->hi, scale->lo);
+    const vf from = v_is_biased(way) ? v_from_bias(x, scale, way) : x;
+    const vf most = v_divides(way) ? v_set(512) : scale->most;
+    const vf q = v_divides(way) ? v_div(from, scale->s) : from;
+    const vf clamped = v_is_bounded(way) ? q : v_min(most, v_max(v_sub(v_set(0), most), q));
+    return v_divides(way) ? clamped : v_times(clamped, scale->hi, scale->lo);
+}
+
+/* The codes of a type, in vectors. */
+struct v_coder {
+    struct v_code_ends ends; /* of integers */
+    struct v_valued valued;  /* of floats and tables */
+};
+
+static struct v_coder v_coder_of(const struct qp_code_rule *rule)
+{
+    struct v_coder coder = {.ends = v_ends_of(rule->q_min, rule->q_max)};
+    if (qp_is_valued(rule->kind))
+        coder.valued = v_valued_of(rule->type);
+    return coder;
 }
 
 /* What a tile is quantized with. */
@@ -102,7 +170,7 @@ struct quantize_job {
     const struct qp_code_rule *rule;
     const float *scale;
     const int32_t *zero;
-    struct v_code_ends ends;
+    struct v_coder coder;
 };
 
 /*
@@ -192,9 +260,6 @@ static inline double largest_of(const struct v_sums *sums)
     const double most = (double)v_top(sums->most);
     return vm_all(sums->exact) ? most : most * (1 + 0x1p-23);
 }
-
-/* No product of a scale up to this size with a difference in 32 bits can overflow. */
-#define SCALE_UNCLIPPED 0x1p94f
 
 /* What is left over of a run; out of line, so that runs of whole vectors do not pay for it. */
 static __attribute__((noinline)) void dequantize_rest(const uint8_t *codes, size_t n, int is_signed,
@@ -286,12 +351,84 @@ static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes,
                        zero[run.set], (float *)y + run.at);
 }
 
+/* ---- Biased codes ---------------------------------------------------------------------------- */
+
+/*
+ * A number as a decoder that works in a type rounds it: to no more than the largest, if it may be
+ * more.
+ */
+static inline vf v_rounded_to(enum qplan_dtype dtype, int clips, vf x)
+{
+    unsigned char stored[V_LANES * 2];
+    if (dtype == QPLAN_BF16) {
+        if (!clips)
+            return v_near_bf16(x);
+        v_store_bf16(stored, x);
+        return v_load_bf16(stored);
+    }
+    if (dtype == QPLAN_F16) {
+        v_store_f16(stored, x);
+        return v_load_f16(stored);
+    }
+    return x;
+}
+
+/* Values of n codes of one set. dtype, that of the steps, and clips are constants. */
+static inline void biased_run_vector(const uint8_t *codes, size_t n, enum qplan_dtype dtype,
+                                     int clips, const struct qp_code_rule *rule, float scale,
+                                     float bias, float *y)
+{
+    const vf s = v_set(scale), b = v_set(bias), most = v_set(FLT_MAX), least = v_set(-FLT_MAX);
+    const vi none = vi_set(0);
+    size_t i = 0;
+#pragma GCC unroll 4
+    for (; i + V_LANES <= n; i += V_LANES) {
+        const vf product = v_mul(s, v_load_codes(codes + i, 0, none));
+        const vf x = v_add(v_rounded_to(dtype, clips, product), b);
+        v_store(y + i, v_rounded_to(dtype, clips, clips ? v_max(least, v_min(most, x)) : x));
+    }
+    if (i < n)
+        biased_run_plain(codes + i, n - i, rule, scale, bias, y + i);
+}
+
+static inline void dequantize_biased_to(const struct qp_tile *tile, const uint8_t *codes,
+                                        enum qplan_dtype dtype, const struct qp_code_rule *rule,
+                                        const float *scale, const int32_t *zero, float *y)
+{
+    FOR_EACH_RUN (tile, run) {
+        const float s = scale[run.set], bias = qp_bias(zero[run.set]);
+        if (fabsf(s) <= SCALE_UNCLIPPED && fabsf(bias) <= SCALE_UNCLIPPED)
+            biased_run_vector(codes + run.at, run.n, dtype, 0, rule, s, bias, y + run.at);
+        else
+            biased_run_vector(codes + run.at, run.n, dtype, 1, rule, s, bias, y + run.at);
+    }
+}
+
+static void dequantize_biased_vector(const struct qp_tile *tile, const uint8_t *codes,
+                                     const struct qp_code_rule *rule, const void *scale,
+                                     const int32_t *zero, void *y)
+{
+    const enum qplan_dtype dtype = rule->rounds ? rule->scale_dtype : QPLAN_F32;
+    if (dtype == QPLAN_BF16)
+        dequantize_biased_to(tile, codes, QPLAN_BF16, rule, scale, zero, y);
+    else if (dtype == QPLAN_F16)
+        dequantize_biased_to(tile, codes, QPLAN_F16, rule, scale, zero, y);
+    else
+        dequantize_biased_to(tile, codes, QPLAN_F32, rule, scale, zero, y);
+}
+
+/* The types that vectors are loaded from and stored to. */
+static inline bool has_vectors(enum qplan_dtype dtype)
+{
+    return dtype == QPLAN_F32 || dtype == QPLAN_F16 || dtype == QPLAN_BF16;
+}
+
 static void store_vector(enum qplan_dtype dtype, size_t n, const void *y, void *dst)
 {
     const size_t size = codec_of_plain(dtype)->n_bytes;
     unsigned char *to = dst;
     size_t i = 0;
-    for (; dtype != QPLAN_F64 && i + V_LANES <= n; i += V_LANES) {
+    for (; has_vectors(dtype) && i + V_LANES <= n; i += V_LANES) {
         vf x = v_load((const float *)y + i);
         if (dtype == QPLAN_BF16)
             v_store_bf16(to + i * size, x);
@@ -308,7 +445,7 @@ static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void 
     const size_t size = codec_of_plain(dtype)->n_bytes;
     const unsigned char *from = src;
     size_t i = 0;
-    for (; dtype != QPLAN_F64 && i + V_LANES <= n; i += V_LANES) {
+    for (; has_vectors(dtype) && i + V_LANES <= n; i += V_LANES) {
         const unsigned char *p = from + i * size;
         v_store((float *)y + i, dtype == QPLAN_BF16  ? v_load_bf16(p)
                                 : dtype == QPLAN_F16 ? v_load_f16(p)
@@ -324,7 +461,8 @@ static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void 
 static int params_step(const struct qp_code_rule *rule, const float *lo_, const float *hi_,
                        float *scale, int32_t *zero)
 {
-    const float steps = (float)(rule->q_max - rule->q_min);
+    const float steps = qp_is_valued(rule->kind) ? (float)(2 * rule->type->largest)
+                                                 : (float)(rule->q_max - rule->q_min);
     const vf lo = v_load(lo_), hi = v_load(hi_), nothing = v_set(0);
     const vf width = rule->asymmetric ? v_sub(hi, lo) : v_max(v_sub(nothing, lo), hi);
     if (!vm_all(v_at_most(width, v_set(FLT_MAX))))
@@ -350,15 +488,16 @@ static size_t params_vector(const struct qp_code_rule *rule, size_t n, const voi
      * q_min <= 0 <= q_max and three codes or more: so every code type as a whole, but not every
      * range of an operator. linear.h says what else would be.
      */
-    if (rule->scale_dtype == QPLAN_F32 && rule->q_min <= 0 && rule->q_max >= 0 &&
-        rule->q_max - rule->q_min >= 2) {
+    const bool is_valued = qp_is_valued(rule->kind);
+    if (rule->scale_dtype == QPLAN_F32 &&
+        (is_valued || (rule->q_min <= 0 && rule->q_max >= 0 && rule->q_max - rule->q_min >= 2))) {
         while (i + V_LANES <= n && params_step(rule, (const float *)lo + i, (const float *)hi + i,
                                                (float *)scale + i, zero + i))
             i += V_LANES;
     }
-    size_t done = params_plain(rule, n - i, (const float *)lo + i, (const float *)hi + i,
-                               (float *)scale + i, zero + i);
-    return i + done;
+    return i + (is_valued ? valued_params_plain : params_plain)(rule, n - i, (const float *)lo + i,
+                                                                (const float *)hi + i,
+                                                                (float *)scale + i, zero + i);
 }
 
 static void merge_vector(size_t n, void *lo, void *hi, const void *other_lo, const void *other_hi)

@@ -1,8 +1,9 @@
 /*
  * work.inc.h - the kernels of one working precision, as a template: the specification.
  *
- * The including file defines NAME(op), WORK, WORK_MAX, FINITE(x), SCALE_OF, ZERO_OF, STORE(dtype)
- * and BOUND_SHIFT. Loops that call nothing and have no branches: a compiler makes vectors of them.
+ * The including file defines NAME(op), WORK, WORK_MAX, FINITE(x), SCALE_OF, ZERO_OF, COVERS,
+ * NEXT_UP, CODES(op), STORE(dtype) and BOUND_SHIFT. Loops that call nothing and have no branches: a
+ * compiler makes vectors of them.
  */
 
 /* ---- params ---------------------------------------------------------------------------------- */
@@ -14,7 +15,56 @@ static inline WORK NAME(stored_scale)(WORK scale, const struct scale_row *row)
         return (WORK)INFINITY;
     /* Up, never to nearest: with a smaller scale the largest value would lie outside the codes. */
     double up = row->round_up((double)scale);
-    return (WORK)(up < row->least_normal ? row->least_normal : up);
+    return (WORK)(up < row->least ? row->least : up);
+}
+
+/*
+ * Under a factor the stored scale that is nearest to what is wanted, or the first behind it that is
+ * not below the least that is enough. A factor is such that the largest is enough for every set;
+ * where a layout has none, the result may be infinity.
+ */
+static inline WORK NAME(scale_with_factor)(WORK scale, WORK enough, const struct qp_code_rule *rule)
+{
+    const WORK factor = (WORK)rule->factor;
+    const WORK wanted = rule->divides ? scale * factor : scale / factor;
+    unsigned char byte;
+    STORE(f8e4m3)(&byte, wanted);
+    byte = byte ? byte : 1; /* the least above 0 */
+    while ((WORK)qp_with_factor(rule, qp_widen_f8e4m3(byte)) < enough && byte < QP_F8E4M3_MOST_BITS)
+        byte++;
+    const WORK found = (WORK)qp_with_factor(rule, qp_widen_f8e4m3(byte));
+    return found < enough ? (WORK)INFINITY : found;
+}
+
+/*
+ * The power of two that makes the largest size of a value the leading power of the largest code, or
+ * the next one from 7/4 of that on: codes of floats reach as far. Infinity as above.
+ */
+static inline WORK NAME(power_scale)(WORK size, double largest)
+{
+    const uint64_t exponent = 0x7ff0000000000000u, quarters = 0x000c000000000000u;
+    const uint64_t bits = qp_bits_f64((double)size);
+    const double power = qp_of_bits_f64(bits & exponent) * ((bits & quarters) == quarters ? 2 : 1);
+    const double scale = power / qp_of_bits_f64(qp_bits_f64(largest) & exponent);
+    return (WORK)(scale > 0x1p127 ? INFINITY : scale < 0x1p-126 ? 0x1p-126 : scale);
+}
+
+/*
+ * The scale of a set by the scale that is wanted, and for codes of floats the largest size of a
+ * value, which may lie beyond the largest code as far as that reaches. Infinity as above.
+ */
+static inline WORK NAME(scale_of_set)(WORK wanted, WORK size, const struct qp_code_rule *rule,
+                                      const struct scale_row *row)
+{
+    const bool is_float = rule->kind == QP_CODES_FLOAT;
+    if (rule->scale_dtype == QPLAN_F8E4M3 && size == 0)
+        return (WORK)qp_with_factor(rule, 1);
+    if (rule->scale_dtype == QPLAN_F8E4M3)
+        return NAME(scale_with_factor)(wanted, is_float ? size / (WORK)qp_code_end(rule) : wanted,
+                                       rule);
+    if (rule->scale_dtype == QPLAN_E8M0 && is_float && size > 0)
+        return NAME(power_scale)(size, rule->type->largest);
+    return NAME(stored_scale)(wanted, row);
 }
 
 static inline size_t NAME(params)(const struct qp_code_rule *rule, size_t n, const void *lo_,
@@ -27,7 +77,7 @@ static inline size_t NAME(params)(const struct qp_code_rule *rule, size_t n, con
     WORK *scale = scale_;
     for (size_t i = 0; i < n; i++) {
         WORK exact = SCALE_OF(lo[i], hi[i], q_min, q_max, asymmetric);
-        scale[i] = NAME(stored_scale)(exact, row);
+        scale[i] = NAME(scale_of_set)(exact, hi[i] > -lo[i] ? hi[i] : -lo[i], rule, row);
         if (!(scale[i] <= WORK_MAX))
             return i;
         zero[i] = ZERO_OF(lo[i], hi[i], scale[i], q_min, q_max, asymmetric, is_signed);
@@ -115,6 +165,8 @@ CODEC_LOOPS(f64, 8)
 CODEC_LOOPS(f32, 4)
 CODEC_LOOPS(f16, 2)
 CODEC_LOOPS(bf16, 2)
+CODEC_LOOPS(f8e4m3, 1)
+CODEC_LOOPS(e8m0, 1)
 #undef CODEC_LOOPS
 
 static const struct NAME(codec) NAME(codecs)[] = {
@@ -122,6 +174,8 @@ static const struct NAME(codec) NAME(codecs)[] = {
     {QPLAN_F32, 4, NAME(load_f32), NAME(store_f32)},
     {QPLAN_F16, 2, NAME(load_f16), NAME(store_f16)},
     {QPLAN_BF16, 2, NAME(load_bf16), NAME(store_bf16)},
+    {QPLAN_F8E4M3, 1, NAME(load_f8e4m3), NAME(store_f8e4m3)},
+    {QPLAN_E8M0, 1, NAME(load_e8m0), NAME(store_e8m0)},
 };
 
 static inline const struct NAME(codec) * NAME(codec_of)(enum qplan_dtype dtype)
@@ -147,11 +201,11 @@ static inline void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, 
  * of a larger and a smaller positive term, so what it lost is exactly larger - sum + smaller, and
  * the result is raised if that is > 0.
  */
-static inline void NAME(bounds)(size_t n, const void *scale, const struct qp_code_type *type,
-                                double *out)
+static inline void NAME(bounds)(size_t n, const void *scale, const int32_t *zero,
+                                const struct qp_code_rule *rule, double *out)
 {
-    const double share = ldexp(1.0, type->bits - BOUND_SHIFT), tiny = 0x1p-149;
-    const double reach = type->reach;
+    const double share = ldexp(1.0, rule->type->span - BOUND_SHIFT), tiny = 0x1p-149;
+    const double reach = rule->type->reach;
     for (size_t i = 0; i < n; i++) {
         const double s = fabs((double)((const WORK *)scale)[i]);
         const double most = s * reach, slack = s * share;
@@ -160,7 +214,16 @@ static inline void NAME(bounds)(size_t n, const void *scale, const struct qp_cod
         const double up = first_lost + sum_lost > 0 ? next_up(sum) : sum;
         out[i] = s > 0 && s <= (double)WORK_MAX ? up : -1;
     }
+    const double width = ldexp(1.0, rule->type->bits), of_bias = ldexp(1.0, -1 - BOUND_SHIFT);
+    for (size_t i = 0; rule->kind == QP_CODES_BIASED && i < n; i++) {
+        const double s = fabs((double)((const WORK *)scale)[i]);
+        const double over = fabs((double)qp_bias(zero[i])) - s * width;
+        out[i] = over > 0 && out[i] >= 0 ? next_up(out[i] + over * of_bias) : out[i];
+    }
 }
+
+#include "biased_work.inc.h"
+#include "valued_work.inc.h"
 
 #undef NAME
 #undef WORK
@@ -168,5 +231,8 @@ static inline void NAME(bounds)(size_t n, const void *scale, const struct qp_cod
 #undef FINITE
 #undef SCALE_OF
 #undef ZERO_OF
+#undef COVERS
+#undef NEXT_UP
+#undef CODES
 #undef STORE
 #undef BOUND_SHIFT

@@ -2,31 +2,54 @@
  * calibrate.h - the methods that choose the parameters of a set, as rows of a table.
  *
  * A calibrator looks at the values of all sets of a strip, once or in several passes, and keeps
- * what it has seen in a state: a block of memory for so many sets, zeroed before the first pass.
- * Values come in tiles; the states of tiles are merged in the order of the tiles, so that sums have
- * one order for any number of threads. Behind the last pass it gives the parameters. What verify
- * may prove of the codes follows from the row, not from the tool.
+ * what it has seen in a state: a block of memory for so many sets, zeroed before each pass. Values
+ * come in tiles; the states of tiles are merged in the order of the tiles, for any number of
+ * threads. How a set is cut into tiles is not known, and must not matter: so states are sums of
+ * integers, or extremes. What a pass leaves for the next is what is known of each set. Behind the
+ * last pass come the parameters. What verify may prove of the codes follows from the row, not from
+ * the tool.
+ *
+ * A recipe is a calibrator that follows another tool step by step, rounding where that tool rounds,
+ * so that its bytes are that tool's bytes. It makes the codes too.
  */
 #ifndef QP_CALIBRATE_H
 #define QP_CALIBRATE_H
 
 #include "kernels/kernel.h"
+#include "lib/base/arena.h"
+#include "lib/base/error.h"
 
-/* The tensor at hand. */
+/* The tensor at hand, and what chooses its parameters. */
 struct qp_calibration {
+    const struct qp_calibrator *calibrator;
     const struct qp_source_kernels *kernels;
     const struct qp_quantizer *quantizer;
     const struct qp_code_rule *rule;
+    void *known; /* of each set that is seen, or finished, what the passes before have left */
+    uint64_t set_elems; /* of the largest set */
+    /* Of each of n_weights columns, which then begin anew; that of the first column of a tile. */
+    const float *weights;
+    size_t n_weights, first_weight;
 };
 
 struct qp_calibrator {
-    const char *name;
+    const char *name;   /* of records; of a row with a parameter, what is before the colon */
+    const char *method; /* that people choose: of a recipe that whose place it takes */
     bool can_clip;      /* may leave values outside the range of the codes */
     bool nearest;       /* every code is the nearest one for its parameters */
     bool from_source;   /* parameters follow from the source alone: a proof computes them again */
     bool finds_ranges;  /* its state is the range of each set, which devices can find too */
+    bool asymmetric;    /* a recipe without symmetric schemes */
+    bool takes_fp8;     /* a recipe for f8e4m3 too, with scales of the type of the weights */
+    bool either_sign;   /* scales of symmetric codes may be below 0 */
+    bool takes_weights; /* errors may be weighted by the importance of columns */
+    bool weighted;      /* and they are */
+    unsigned level;     /* how much is tried, where the row is one of several */
+    uint64_t parameter; /* of a method that has one: NAME:PARAMETER */
     unsigned passes;    /* over all values of a set, before its parameters are known */
+    unsigned bits;      /* of an element that a pass looks at, where that tells the passes */
     size_t state_bytes; /* of a set */
+    size_t known_bytes; /* of a set, from one pass to the next */
 
     /* Adds the values of a tile to the state of its sets; returns how many are not finite. */
     uint64_t (*see)(const struct qp_calibration *c, unsigned pass, const struct qp_tile *tile,
@@ -42,15 +65,105 @@ struct qp_calibrator {
      */
     size_t (*finish)(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
                      void *scale, int32_t *zero);
+
+    /*
+     * Of a recipe, else NULL: codes of a tile with these parameters, one byte each, in the place of
+     * the quantizer's. Values that are not finite get some code.
+     */
+    void (*codes)(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                  const void *scale, const int32_t *zero, uint8_t *codes);
 };
 
-/* The i-th calibrator, or NULL behind the last; the one of this name, or NULL. */
-const struct qp_calibrator *qp_calibrator_at(size_t i);
-const struct qp_calibrator *qp_calibrator_find(const char *name);
+/* Passes over elements of so many bytes. */
+static inline unsigned qp_calibrator_passes(const struct qp_calibrator *calibrator,
+                                            size_t elem_bytes)
+{
+    return calibrator->bits ? (unsigned)elem_bytes * 8 / calibrator->bits : calibrator->passes;
+}
 
-/* Bytes of the state of a set that any calibrator needs at the most. */
+/*
+ * Ends a pass as ->finish does, but scales are then those that are stored (of_largest of the rule).
+ * A recipe chooses these itself, and makes codes by them.
+ */
+size_t qp_calibrator_finish(const struct qp_calibrator *calibrator, const struct qp_calibration *c,
+                            unsigned pass, size_t n, void *state, void *scale, int32_t *zero);
+
+/* The i-th method, or NULL behind the last. */
+const struct qp_calibrator *qp_calibrator_at(size_t i);
+
+/* Reads the name of a method, and its parameter; false if it is none. *out borrows the text. */
+bool qp_calibrator_read(const char *text, struct qp_calibrator *out);
+
+/* The method that a text names, also with "+importance", in the arena; NULL if it names none.
+ * MEMORY.
+ */
+enum qplan_status qp_calibrator_make(const char *text, struct qp_arena *arena,
+                                     const struct qp_calibrator **out, struct qplan_error *err);
+
+/*
+ * A method with "+positive" in its name, where no scale may be below 0, or "+importance", where
+ * errors are weighted. In the arena; NULL when out of memory.
+ */
+const struct qp_calibrator *qp_calibrator_positive(const struct qp_calibrator *method,
+                                                   struct qp_arena *arena);
+const struct qp_calibrator *qp_calibrator_weigh(const struct qp_calibrator *method,
+                                                struct qp_arena *arena);
+
+/* The recipe of this name that takes the place of a method, or NULL if there is none. */
+const struct qp_calibrator *qp_recipe_find(const char *name, const struct qp_calibrator *method);
+
+/* Reads the method or the recipe that a record names; false if it is none, or NULL. */
+bool qp_calibrator_recorded(const char *name, struct qp_calibrator *out);
+
+/* Whether a record names a recipe; NULL names none. */
+bool qp_is_recipe(const char *name);
+
+/*
+ * How far a scale that does not follow from the source alone may be from minmax's: what a proof can
+ * say of it. Wider than any search goes.
+ */
+#define QP_SCALE_LEAST (1.0 / 256)
+#define QP_SCALE_MOST  4.0
+
+/* Whether a calibrator takes values of this type: no tool that has a recipe stores f64. */
+static inline bool qp_calibrator_takes(const struct qp_calibrator *calibrator,
+                                       enum qplan_dtype dtype)
+{
+    return !calibrator->codes || dtype != QPLAN_F64;
+}
+
+/* Whether a recipe makes codes of a scheme. */
+static inline bool qp_recipe_makes(const struct qp_calibrator *recipe,
+                                   const struct qplan_scheme *scheme)
+{
+    int32_t least, most;
+    return qplan_dtype_range(scheme->dtype, &least, &most) ||
+           (recipe->takes_fp8 && scheme->dtype == QPLAN_F8E4M3 &&
+            qplan_dtype_bits(scheme->scale_dtype) > 8);
+}
+
+/* Bytes of the state of a set that a calibrator of one pass needs at the most. */
 #define QP_MOST_STATE_BYTES (2 * sizeof(double))
 
+/*
+ * A state that several rows share: the range of each set, widened to 0, in working precision. That
+ * of n sets is their least values, then from qp_ranges_most on their largest.
+ */
+void *qp_ranges_most(const struct qp_calibration *c, void *state, size_t n);
+uint64_t qp_ranges_see(const struct qp_calibration *c, unsigned pass, const struct qp_tile *tile,
+                       const void *src, void *state);
+void qp_ranges_merge(const struct qp_calibration *c, unsigned pass, void *state, size_t n_all,
+                     size_t first, const void *of_tile, size_t n);
+
 extern const struct qp_calibrator qp_calibrate_minmax;
+extern const struct qp_calibrator qp_calibrate_percentile;
+
+/* Reads P of percentile:P, above 50 and at most 100, with six digits behind the point at the most.
+ */
+bool qp_percentile_read(const char *text, uint64_t *out);
+
+extern const struct qp_calibrator qp_calibrate_mse[];
+extern const struct qp_calibrator qp_recipe_llm_compressor, qp_recipe_gptqmodel, qp_recipe_mlx,
+    qp_recipe_bitsandbytes;
 
 #endif

@@ -1,13 +1,15 @@
 /*
- * dequantize_checkpoint.c - from a native quantized checkpoint back to a plain one, streaming.
+ * dequantize_checkpoint.c - from a quantized checkpoint back to a plain one, streaming.
  */
 #include "formats/record.h"
 #include "lib/base/alloc.h"
+#include "lib/base/check.h"
 #include "lib/model/dtype.h"
 #include "lib/report/report.h"
-#include "lib/run/decode.h"
 #include "lib/run/decode_device.h"
 #include "lib/run/job.h"
+#include "lib/run/source_values.h"
+#include "lib/store/hold.h"
 #include "lib/store/outs.h"
 
 struct item {
@@ -22,6 +24,7 @@ struct engine {
     struct qplan_device *device; /* NULL = the CPU */
     struct item *items;          /* in name order */
     size_t n_items;
+    bool holds; /* some tensor has turned codes */
     struct qp_flat flat;
     struct qp_news news;
     struct qp_side side;
@@ -32,15 +35,15 @@ struct engine {
 /* What a worker does at a time: elements of a quantized tensor, bytes of another. */
 struct unit {
     const struct item *item;
+    const struct qp_source *source; /* perhaps with a hold */
     uint64_t pos, n;
 };
 
 struct buffers {
-    void *block;  /* decoded values in working precision */
     void *stored; /* room for elements as they are written, or bytes of a kept tensor */
-    void *codes;  /* room for the codes of a unit */
-    struct qp_param_window window;
-    struct qp_flat_buffers flat; /* in the place of all but stored, on a device */
+    void *hold;   /* turned parts of a unit */
+    struct qp_value_room values;
+    struct qp_flat_buffers flat; /* in the place of values, on a device */
 };
 
 static bool is_quantized(const struct item *item)
@@ -56,29 +59,29 @@ static size_t unit_elems(size_t tile_bytes)
     return tile_bytes / sizeof(double);
 }
 
-static size_t window_sets(size_t tile_bytes)
-{
-    return tile_bytes / 64;
-}
-
 _Static_assert(sizeof(struct buffers) <= sizeof(union qp_any_buffers), "the buffers fit");
 
-static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+static void carve_common(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
+                         struct buffers *b)
 {
-    struct buffers *b = buffers;
-    size_t n_sets = window_sets(tile_bytes);
-    b->block = qp_take(carve, QP_BLOCK * sizeof(double));
     b->stored = qp_take(carve, tile_bytes + QP_IO_SPARE);
-    b->codes = qp_take(carve, QP_DECODE_ROOM(unit_elems(tile_bytes)));
-    b->window.scale = qp_take(carve, n_sets * sizeof(double));
-    b->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
-    b->window.stored = qp_take(carve, QP_PART_ROOM(n_sets, sizeof(float)));
+    if (((const struct engine *)job)->holds)
+        b->hold = qp_take(carve, qp_job_hold_bytes(job, tile_bytes));
 }
 
-static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
+                          void *buffers)
 {
     struct buffers *b = buffers;
-    b->stored = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    carve_common(carve, tile_bytes, job, b);
+    qp_values_carve(carve, tile_bytes, &b->values);
+}
+
+static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes,
+                                 const struct qp_job *job, void *buffers)
+{
+    struct buffers *b = buffers;
+    carve_common(carve, tile_bytes, job, b);
     qp_flat_carve(carve, tile_bytes, &b->flat);
 }
 
@@ -94,7 +97,11 @@ static uint64_t item_length(const void *ctx, size_t i, uint64_t *unit_length)
 {
     const struct engine *e = ctx;
     const struct item *item = &e->items[i];
-    *unit_length = is_quantized(item) ? unit_elems(e->job.tile_bytes) : e->job.tile_bytes / 4;
+    const size_t tile_bytes = e->job.tile_bytes;
+    *unit_length = is_quantized(item)
+                       ? qp_hold_elems(item->tensor, qp_job_hold_bytes(&e->job, tile_bytes),
+                                       unit_elems(tile_bytes))
+                       : tile_bytes / 4;
     return is_quantized(item) ? qp_entry_elements(&item->output)
                               : item->output.end - item->output.begin;
 }
@@ -104,43 +111,12 @@ static enum qplan_dtype output_dtype(const struct unit *unit)
     return qp_storage_row((enum qplan_storage)unit->item->output.storage)->dtype;
 }
 
-/* What fills the rows of packed codes stands for nothing, so it must say nothing. */
-static enum qplan_status check_fill(const struct engine *e, const struct unit *unit, uint64_t n_bad,
-                                    struct qplan_error *err)
-{
-    char subject[512];
-    return n_bad ? qp_fail(err, QPLAN_ERR_INVALID,
-                           qp_checkpoint_subject(subject, e->file, unit->item->tensor),
-                           "spare nibbles must be 0: found some that are not")
-                 : QPLAN_OK;
-}
-
 /* The values of a unit, as they are written. */
 static enum qplan_status decode(const struct engine *e, const struct unit *unit,
                                 const struct buffers *b, char *stored, struct qplan_error *err)
 {
-    const struct qp_tensor *t = unit->item->tensor;
-    const enum qplan_dtype source = qp_storage_row((enum qplan_storage)t->storage)->dtype;
-    const enum qplan_dtype dtype = output_dtype(unit);
-    const size_t size = qp_float_bytes(dtype);
-    struct qp_decoder decoder = {.source = &e->file->source,
-                                 .tensor = t,
-                                 .work = qp_source_kernels(source, e->job.run->isa)->work,
-                                 .elem = unit->pos,
-                                 .n = unit->n,
-                                 .room = b->codes,
-                                 .y = b->block,
-                                 .window = b->window,
-                                 .window_sets = window_sets(e->job.tile_bytes)};
-    struct qp_decoded part;
-    bool found;
-    QP_TRY(qp_decode_begin(&decoder, e->job.run->isa, err));
-    QP_TRY(qp_decode_next(&decoder, &part, &found, err));
-    while (found) {
-        decoder.work->store(dtype, (size_t)part.n, part.y, stored + part.at * size);
-        QP_TRY(qp_decode_next(&decoder, &part, &found, err));
-    }
-    return check_fill(e, unit, decoder.bad_fill, err);
+    const struct qp_values values = {unit->source, unit->item->tensor, e->job.run->isa, &b->values};
+    return qp_values_decode(&values, unit->pos, unit->n, output_dtype(unit), stored, err);
 }
 
 static enum qplan_status decode_on_device(const struct engine *e, const struct unit *unit,
@@ -150,7 +126,7 @@ static enum qplan_status decode_on_device(const struct engine *e, const struct u
     const size_t size = qp_float_bytes(output_dtype(unit));
     struct qp_flat_walk walk = {.device = e->device,
                                 .b = &b->flat,
-                                .source = &e->file->source,
+                                .source = unit->source,
                                 .tensor = unit->item->tensor,
                                 .elem = unit->pos,
                                 .n = unit->n};
@@ -161,17 +137,58 @@ static enum qplan_status decode_on_device(const struct engine *e, const struct u
         QP_TRY(qp_flat_decode(&walk, stored + walk.at * size, err));
         QP_TRY(qp_flat_next(&walk, &found, err));
     }
-    return check_fill(e, unit, walk.bad_fill + walk.bad_pads, err);
+    return qp_check_fill(walk.source, walk.tensor, walk.bad_fill + walk.bad_pads, err);
+}
+
+typedef enum qplan_status decode_fn(const struct engine *e, const struct unit *unit,
+                                    const struct buffers *b, char *stored, struct qplan_error *err);
+
+/*
+ * How long units are depends on memory, and what is bad in the first block of a unit may come to
+ * light behind what is bad in a later one. Block by block, it is the same fault that is named.
+ */
+static enum qplan_status decode_blocks(decode_fn *decode_unit, const struct engine *e,
+                                       const struct unit *unit, const struct buffers *b,
+                                       char *stored, struct qplan_error *err)
+{
+    const uint64_t end = unit->pos + unit->n;
+    for (uint64_t pos = unit->pos; pos < end; pos += QP_BLOCK) {
+        const struct unit block = {unit->item, unit->source, pos, qp_min_u64(QP_BLOCK, end - pos)};
+        QP_TRY(decode_unit(e, &block, b, stored, err));
+    }
+    return QPLAN_OK;
+}
+
+/* As much of a unit as there is room for. */
+static enum qplan_status restore_piece(const struct engine *e, const struct unit *unit,
+                                       const struct buffers *b, struct qplan_error *err)
+{
+    const struct qplan_entry *output = &unit->item->output;
+    const size_t size = qp_float_bytes(output_dtype(unit));
+    char *stored = qp_outs_room(&e->outs, output, unit->pos * size, b->stored);
+    decode_fn *decode_unit = e->device ? decode_on_device : decode;
+    enum qplan_status status = decode_unit(e, unit, b, stored, err);
+    if (status == QPLAN_ERR_INVALID)
+        QP_TRY(decode_blocks(decode_unit, e, unit, b, stored, err));
+    if (status != QPLAN_OK)
+        return status;
+    return qp_outs_write(&e->outs, output, unit->pos * size, stored, (size_t)unit->n * size, err);
 }
 
 static enum qplan_status restore(const struct engine *e, const struct unit *unit,
                                  const struct buffers *b, struct qplan_error *err)
 {
-    const struct qplan_entry *output = &unit->item->output;
-    const size_t size = qp_float_bytes(output_dtype(unit));
-    char *stored = qp_outs_room(&e->outs, output, unit->pos * size, b->stored);
-    QP_TRY((e->device ? decode_on_device : decode)(e, unit, b, stored, err));
-    return qp_outs_write(&e->outs, output, unit->pos * size, stored, (size_t)unit->n * size, err);
+    const uint64_t most = unit_elems(e->job.tile_bytes), end = unit->pos + unit->n;
+    struct qp_hold hold;
+    struct qp_source source = *unit->source;
+    QP_TRY(qp_hold_take(&hold, unit->source, unit->item->tensor, unit->pos, unit->n, most, b->hold,
+                        err));
+    source.hold = &hold;
+    for (uint64_t pos = unit->pos; pos < end; pos += most) {
+        const struct unit piece = {unit->item, &source, pos, qp_min_u64(most, end - pos)};
+        QP_TRY(restore_piece(e, &piece, b, err));
+    }
+    return QPLAN_OK;
 }
 
 static enum qplan_status do_unit(const struct engine *e, const struct unit *unit,
@@ -190,7 +207,7 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
     struct qp_flat_unit claimed;
     if (!qp_flat_claim(job, &e->flat, &claimed))
         return false;
-    struct unit unit = {&e->items[claimed.item], claimed.pos, claimed.n};
+    struct unit unit = {&e->items[claimed.item], &e->file->source, claimed.pos, claimed.n};
     const uint64_t bits = is_quantized(unit.item)
                               ? qplan_storage_bits((enum qplan_storage)unit.item->output.storage)
                               : 8;
@@ -203,6 +220,25 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 
 /* ---- The output --------------------------------------------------------------------------------
  */
+
+/*
+ * What a tensor becomes: what was asked for; what it was, where that is what decoders of its layout
+ * give; or what the model has, else what those decoders give.
+ */
+static enum qplan_storage storage_of(const struct engine *e, const struct qp_tensor *t,
+                                     const enum qplan_dtype *dtype)
+{
+    enum qplan_storage storage = (enum qplan_storage)t->storage;
+    if (!t->scheme)
+        return storage;
+    if (dtype)
+        return qp_dtype_storage(*dtype);
+    if (t->rounds)
+        storage = qp_dtype_storage(qp_decoder_dtype(t));
+    if (t->rounds || !t->calibrate) /* nothing records what it was, or it is not that any more */
+        (void)qp_model_storage(&e->file->source.listing, &storage);
+    return storage;
+}
 
 static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dtype,
                                     struct qplan_error *err)
@@ -219,9 +255,9 @@ static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dt
                        .name_len = t->name_len,
                        .shape = t->shape,
                        .rank = t->rank,
-                       .storage =
-                           t->scheme && dtype ? (uint8_t)qp_dtype_storage(*dtype) : t->storage},
+                       .storage = (uint8_t)storage_of(e, t, dtype)},
         };
+        e->holds |= t->scheme && qp_part_is_turned(qp_tensor_part(t, QP_CODES));
     }
     return QPLAN_OK;
 }
@@ -253,7 +289,8 @@ static enum qplan_status make_headers(struct engine *e, const char *path, struct
         return qp_fail_memory(err, "tensors", e->n_items * sizeof *outputs);
     for (size_t i = 0; i < e->n_items; i++)
         outputs[i] = &e->items[i].output;
-    enum qplan_status status = qp_news_name(&e->news, &e->file->source, path, &e->arena, err);
+    enum qplan_status status = qp_news_name(&e->news, &e->file->source,
+                                            e->file->source.listing.n_files, path, &e->arena, err);
     if (status == QPLAN_OK)
         status = qp_news_make(&e->news, outputs, e->n_items, metadata_of, e, err);
     qp_free(outputs);
@@ -316,6 +353,8 @@ static enum qplan_status write_output(struct engine *e, const char *path,
 {
     QP_TRY(make_headers(e, path, err));
     QP_TRY(qp_side_find(&e->side, &e->file->source, NULL, 0, &e->arena, err));
+    if (e->file->source.listing.config && e->file->format->is)
+        QP_TRY(qp_side_edit_config(&e->side, &e->file->source, NULL, NULL, &e->arena, err));
     const struct qp_outs_request request = {.path = path,
                                             .force = run && run->force,
                                             .news = &e->news,
@@ -327,10 +366,15 @@ static enum qplan_status write_output(struct engine *e, const char *path,
     return status;
 }
 
+/*
+ * What has a bias, or is rounded to the type of the layout's decoder and then to another, is so by
+ * the CPU; it also multiplies in the order of the layout's decoder.
+ */
 static enum qplan_status take_device(struct engine *e, const struct qplan_run *run,
                                      struct qplan_error *err)
 {
     struct qp_device_need need = {.n_rows = 0};
+    bool on_cpu = false;
     for (size_t i = 0; i < e->n_items; i++) {
         const struct item *item = &e->items[i];
         const struct qp_tensor *t = item->tensor;
@@ -341,12 +385,14 @@ static enum qplan_status take_device(struct engine *e, const struct qplan_run *r
             .dtype = qp_storage_row((enum qplan_storage)t->storage)->dtype,
             .scheme = *t->scheme,
             .as = qp_storage_row((enum qplan_storage)item->output.storage)->dtype};
+        on_cpu |= t->scheme->bias || qp_is_of_largest(t) ||
+                  (qp_decode_rounds(t) && row.as != qp_decoder_dtype(t));
         const uint64_t n_bytes = qp_entry_elements(&item->output) * qp_float_bytes(row.as);
         qp_need_add(&need, &row, qp_role_bytes(t, QP_CODES) + n_bytes, t->name, t->name_len);
     }
-    if (run)
+    if (run && !on_cpu)
         QP_TRY(qp_device_take(run->device, &need, run->threads, err));
-    e->device = qp_device_of(run);
+    e->device = on_cpu ? NULL : qp_device_of(run);
     return QPLAN_OK;
 }
 
@@ -360,8 +406,8 @@ enum qplan_status qplan_dequantize(struct qplan_report **report,
         return qp_fail(err, QPLAN_ERR_USAGE, "dtype", "expected f32, f16 or bf16");
     if (!checkpoint->format)
         return qp_fail(err, QPLAN_ERR_INVALID, checkpoint->source.listing.shown,
-                       "not a quantized checkpoint of the native layout: expected " //
-                       QP_LAYOUT_KEY " in its metadata, found none");
+                       "not a quantized checkpoint: expected " QP_LAYOUT_KEY
+                       " in its metadata, or a layout in its config.json, found neither");
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);

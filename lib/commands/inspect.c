@@ -4,6 +4,25 @@
 #include "lib/device/device.h"
 #include "lib/report/report.h"
 
+/* A plain source, or one that is decoded; what is measured against itself proves nothing. */
+static enum qplan_status check_source(const struct qplan_checkpoint *checkpoint,
+                                      const struct qplan_checkpoint *against,
+                                      struct qplan_error *err)
+{
+    const struct qp_file *file = &checkpoint->source.files[0].file;
+    const struct qp_file *other = &against->source.files[0].file;
+    const char *shown = against->source.listing.shown;
+    if (!against->format)
+        return QPLAN_OK;
+    if (!against->is_decoded)
+        return qp_fail(err, QPLAN_ERR_INVALID, shown,
+                       "the source is itself quantized: expected the plain checkpoint");
+    return file->dev == other->dev && file->ino == other->ino
+               ? qp_fail(err, QPLAN_ERR_INVALID, shown,
+                         "the source is the file itself: expected what it was made of")
+               : QPLAN_OK;
+}
+
 enum qplan_status qplan_inspect(struct qplan_report **report,
                                 const struct qplan_checkpoint *checkpoint,
                                 const struct qplan_inspect_options *options,
@@ -28,9 +47,8 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
     if (o->prove && !o->against)
         return qp_fail(err, QPLAN_ERR_USAGE, checkpoint->source.listing.shown,
                        "a proof needs the source");
-    if (o->against && o->against->format)
-        return qp_fail(err, QPLAN_ERR_INVALID, o->against->source.listing.shown,
-                       "the source is itself quantized: expected the plain checkpoint");
+    if (o->against)
+        QP_TRY(check_source(checkpoint, o->against, err));
     /* Without a source a device has nothing to do, but one that was named must be usable. */
     if (run && !o->against) {
         const struct qp_device_need nothing = {.n_rows = 0};

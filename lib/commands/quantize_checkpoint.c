@@ -113,6 +113,7 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
     struct qp_outs outs;
     bool all_threads = true;
     *report = NULL;
+    QP_TRY(qp_plan_check_weights(plan, err));
     QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
     QP_TRY(take_device(plan, run, err));
     const struct qp_outs_request request = {.path = options->out_path,

@@ -26,11 +26,11 @@ struct qplan_device {
     bool used;
 
     /* What is known of the one that is open (trust.c). */
-    atomic_uint_fast64_t n_tiles;       /* done, by which some are picked for a second look */
-    uint64_t checked_every;             /* one in so many of them, 0 = as in use */
-    atomic_bool differs;                /* something that it computed was wrong */
-    bool proving;                       /* an operator proves itself on it */
-    struct qp_device_proof proven[512]; /* what does not fit is proven again */
+    atomic_uint_fast64_t n_tiles;        /* done, by which some are picked for a second look */
+    uint64_t checked_every;              /* one in so many of them, 0 = as in use */
+    atomic_bool differs;                 /* something that it computed was wrong */
+    bool proving;                        /* an operator proves itself on it */
+    struct qp_device_proof proven[1024]; /* what does not fit is proven again */
     size_t n_proven;
 };
 

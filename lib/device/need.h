@@ -17,14 +17,17 @@ struct qp_device_row {
     enum qplan_dtype as; /* decoding: what is written */
 };
 
-/* A job of one kind has float types x code types x symmetries, one of them narrow x scale types. */
-#define QP_MOST_ROWS (4 * (4 * 2 + 2 * 2) * 3)
+/* A job of one kind has float types x code types, signed ones narrow too and unsigned ones with a
+ * bias, x symmetries x scales. */
+#define QP_MOST_ROWS (4 * (14 * 2 + 7 * 2 + 7 * 2) * 3)
 
 struct qp_device_need {
-    struct qp_device_row rows[QP_MOST_ROWS];
+    uint32_t rows[QP_MOST_ROWS]; /* numbers: rows themselves would fill a small stack */
     size_t n_rows;
     bool has_more; /* rows than there is room for: no device takes the job */
     uint64_t n_bytes;
+    bool has_small_scales; /* made, of one byte each: no device makes these */
+    bool has_values;       /* codes of floats or tables, which no device makes */
     bool measures;         /* which needs 64-bit floats, whatever the tensors are */
     const char *fp64_name; /* of a tensor that needs them, or NULL */
     size_t fp64_name_len;
@@ -33,8 +36,10 @@ struct qp_device_need {
 /* Whether work of a row is possible only with 64-bit floats. */
 bool qp_row_needs_fp64(const struct qp_device_row *row);
 
-/* Two rows have the same number if a proof for one is a proof for the other. */
+/* Two rows have the same number if a proof for one is a proof for the other; the row of a number
+ * has all that a proof looks at. */
 uint32_t qp_row_number(const struct qp_device_row *row);
+struct qp_device_row qp_row_of(uint32_t number);
 
 /* Adds a tensor: what is done with it, the bytes that go to the device, and its name. */
 void qp_need_add(struct qp_device_need *need, const struct qp_device_row *row, uint64_t n_bytes,

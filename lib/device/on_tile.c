@@ -127,6 +127,7 @@ static void set_geometry(struct qk_tile_args *a, const struct qp_device_work *wo
                                .q_max = work->rule.q_max,
                                .asymmetric = work->rule.asymmetric,
                                .is_signed = work->rule.type->is_signed,
+                               .biased = work->rule.kind == QP_CODES_BIASED,
                                .scale_kind = scale_kind(work->rule.scale_dtype)};
     cut_columns(a, tile);
     if (work->packed)

@@ -65,17 +65,26 @@ static void negate_some(const struct qp_device_work *work, void *scale)
     }
 }
 
+/* The parameters that the CPU makes of ranges in the scratch; false if a set has none. */
+static bool find_params(const struct qp_device_work *work, const struct qp_device_scratch *s)
+{
+    const struct qp_quantizer *q = qp_quantizer(work->dtype, work->rule.kind, QPLAN_ISA_SCALAR);
+    const size_t n = qp_tile_sets(&work->tile);
+    return q->params(&work->rule, n, s->lo, s->hi, s->scale, s->zero) == n;
+}
+
 static enum qplan_status prove_tile(const struct qp_bench *b, const struct qp_device_work *work,
                                     struct qplan_error *err)
 {
     const struct qp_device_scratch *s = &b->tile;
     struct qp_device_made made;
-    QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, err));
-    QP_TRY(qp_device_check_quantized(b->device, work, b->src, &made, s, err));
-    const bool usable = made.bad_set == UINT64_MAX; /* then the scratch has the parameters */
+    if (work->rule.kind == QP_CODES_LINEAR) {
+        QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, err));
+        QP_TRY(qp_device_check_quantized(b->device, work, b->src, &made, s, err));
+    }
     QP_TRY(qp_device_ranges(b->lane, work, b->src, b->out, &made, err));
     QP_TRY(qp_device_check_ranges(b->device, work, b->src, &made, s, err));
-    if (!usable)
+    if (!find_params(work, s))
         return QPLAN_OK;
     negate_some(work, s->scale);
     QP_TRY(qp_device_codes(b->lane, work, b->src, s->scale, s->zero, b->out, &made, err));
@@ -84,17 +93,20 @@ static enum qplan_status prove_tile(const struct qp_bench *b, const struct qp_de
 
 static enum qplan_status prove_tiles(const struct qp_bench *b, struct qplan_error *err)
 {
-    const struct qp_device_row *row = b->row;
+    const struct qp_device_row *row = &b->row;
+    const bool may_pack = qplan_dtype_bits(row->scheme.dtype) == 4; /* as some layouts have it */
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
-        const struct qp_device_work work = {.dtype = row->dtype,
-                                            .tile = vectors[i].tile,
-                                            .rule = qp_code_rule(&row->scheme),
-                                            .packed = qplan_dtype_bits(row->scheme.dtype) == 4,
-                                            .last_len = vectors[i].last_len,
-                                            .phase = vectors[i].phase};
+        struct qp_device_work work = {.dtype = row->dtype,
+                                      .tile = vectors[i].tile,
+                                      .rule = qp_code_rule(&row->scheme),
+                                      .last_len = vectors[i].last_len,
+                                      .phase = vectors[i].phase};
         for (int nonfinite = 0; nonfinite < 2; nonfinite++) {
             fill(b, row->dtype, work.tile.rows * work.tile.cols, nonfinite);
-            QP_TRY(prove_tile(b, &work, err));
+            for (int packed = 0; packed <= may_pack; packed++) {
+                work.packed = packed;
+                QP_TRY(prove_tile(b, &work, err));
+            }
         }
     }
     return QPLAN_OK;
@@ -155,59 +167,65 @@ static enum qplan_status prove_row(void *ctx, struct qplan_error *err)
     struct qp_bench *b = ctx;
     if (!b->lane)
         QP_TRY(open_bench(b, err));
-    return b->row->kind == QP_KIND_QUANTIZE ? prove_tiles(b, err) : qp_prove_ranges(b, err);
+    return b->row.kind == QP_KIND_QUANTIZE ? prove_tiles(b, err) : qp_prove_ranges(b, err);
 }
 
-enum qplan_status qp_device_prove_rows(struct qplan_device *device,
-                                       const struct qp_device_row *rows, size_t n,
+enum qplan_status qp_device_prove_rows(struct qplan_device *device, const uint32_t *rows, size_t n,
                                        struct qplan_error *err)
 {
     struct qp_bench b = {.device = device};
     enum qplan_status status = QPLAN_OK;
     for (size_t i = 0; i < n && status == QPLAN_OK; i++) {
-        b.row = &rows[i];
-        status = qp_device_prove(device, (struct qp_device_proof){NULL, qp_row_number(b.row)},
-                                 prove_row, &b, err);
+        b.row = qp_row_of(rows[i]);
+        status =
+            qp_device_prove(device, (struct qp_device_proof){NULL, rows[i]}, prove_row, &b, err);
     }
     close_bench(&b);
     return status;
 }
 
 static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
-static const enum qplan_dtype code_dtypes[] = {QPLAN_INT8, QPLAN_UINT8, QPLAN_INT4, QPLAN_UINT4};
 
-/* Quantizing: code types, symmetries and kinds of scales. The way back: targets, and measuring. */
-#define ROWS_OF_DTYPE ((4 * 2 * 3) + (4 * 4) + 4)
+#define N_FLOATS (sizeof floats / sizeof floats[0])
 
-static size_t rows_of_dtype(enum qplan_dtype dtype, struct qp_device_row *rows)
+/* Quantizing: symmetries and kinds of scales, without and with a bias. The way back: targets, and
+ * measuring. */
+#define ROWS_OF_TYPES (2 * 2 * 3 + 4 + 1)
+
+/* The rows of one source type and one code type. */
+static size_t rows_of_types(enum qplan_dtype dtype, enum qplan_dtype code,
+                            struct qp_device_row rows[ROWS_OF_TYPES])
 {
+    const size_t n_biased = qplan_dtype_is_signed(code) ? 1 : 2;
     size_t n = 0;
-    for (size_t k = 0; k < 4 * 2 * 3; k++)
+    for (size_t k = 0; k < n_biased * 2 * 3; k++)
         rows[n++] = (struct qp_device_row){.kind = QP_KIND_QUANTIZE,
                                            .dtype = dtype,
-                                           .scheme = {.dtype = code_dtypes[k % 4],
-                                                      .asymmetric = k / 4 % 2,
-                                                      .scale_dtype = floats[k / 8]}};
-    for (size_t k = 0; k < 4 * (dtype == QPLAN_F64 ? 4u : 3u); k++)
-        rows[n++] = (struct qp_device_row){.kind = QP_KIND_DECODE,
-                                           .dtype = dtype,
-                                           .scheme = {.dtype = code_dtypes[k % 4]},
-                                           .as = floats[k / 4]};
-    for (size_t k = 0; k < 4; k++)
+                                           .scheme = {.dtype = code,
+                                                      .asymmetric = k % 2,
+                                                      .bias = k / 6,
+                                                      .scale_dtype = floats[k / 2 % 3]}};
+    for (size_t k = 0; k < (dtype == QPLAN_F64 ? 4u : 3u); k++)
         rows[n++] = (struct qp_device_row){
-            .kind = QP_KIND_MEASURE, .dtype = dtype, .scheme = {.dtype = code_dtypes[k]}};
+            .kind = QP_KIND_DECODE, .dtype = dtype, .scheme = {.dtype = code}, .as = floats[k]};
+    rows[n++] =
+        (struct qp_device_row){.kind = QP_KIND_MEASURE, .dtype = dtype, .scheme = {.dtype = code}};
     return n;
 }
 
 enum qplan_status qp_device_prove_all_rows(struct qplan_device *device, struct qplan_error *err)
 {
-    struct qp_device_row rows[4 * ROWS_OF_DTYPE];
-    size_t n = 0, n_kept = 0;
-    for (size_t i = 0; i < 4; i++)
-        n += rows_of_dtype(floats[i], rows + n);
-    for (size_t i = 0; i < n; i++) {
-        if (device->gpu->info.has_fp64 || !qp_row_needs_fp64(&rows[i]))
-            rows[n_kept++] = rows[i];
+    struct qp_device_row rows[N_FLOATS * ROWS_OF_TYPES];
+    uint32_t numbers[N_FLOATS * ROWS_OF_TYPES];
+    for (const struct qp_code_type *type = qp_code_types; type->name; type++) {
+        size_t n = 0, n_kept = 0;
+        for (size_t i = 0; type->kind == QP_CODES_LINEAR && i < N_FLOATS; i++)
+            n += rows_of_types(floats[i], type->dtype, rows + n);
+        for (size_t i = 0; i < n; i++) {
+            if (device->gpu->info.has_fp64 || !qp_row_needs_fp64(&rows[i]))
+                numbers[n_kept++] = qp_row_number(&rows[i]);
+        }
+        QP_TRY(qp_device_prove_rows(device, numbers, n_kept, err));
     }
-    return qp_device_prove_rows(device, rows, n_kept, err);
+    return QPLAN_OK;
 }

@@ -9,9 +9,9 @@
 /* Device memory that a proof takes. */
 uint64_t qp_device_proof_bytes(void);
 
-/* Runs the vectors through every kernel of n rows, but for rows that the device has proven. */
-enum qplan_status qp_device_prove_rows(struct qplan_device *device,
-                                       const struct qp_device_row *rows, size_t n,
+/* Runs the vectors through every kernel of n rows, given by their numbers, but for rows that the
+ * device has proven. */
+enum qplan_status qp_device_prove_rows(struct qplan_device *device, const uint32_t *rows, size_t n,
                                        struct qplan_error *err);
 
 /* Runs them through the kernels of all rows that the device can do. */
@@ -27,7 +27,7 @@ enum qplan_status qp_device_prove_all_rows(struct qplan_device *device, struct q
 /* What a proof works in. */
 struct qp_bench {
     struct qplan_device *device;
-    const struct qp_device_row *row; /* that is being proven */
+    struct qp_device_row row; /* that is being proven */
     struct qp_lane *lane;
     void *block; /* that the buffers are cut from */
     void *src, *out;

@@ -85,18 +85,21 @@ static void fill_params(const struct qp_bench *b, const struct qp_flat_work *wor
             ((float *)b->scale)[i] = (float)scale;
         b->zero[i] = work->rule.q_min + (int32_t)(qp_hard_random(&state) % span);
     }
-    k->bounds(n, b->scale, work->rule.type, b->bound);
+    k->bounds(n, b->scale, b->zero, &work->rule, b->bound);
 }
 
 /* Codes at the ends of their range are as likely as all others: there values are clipped. */
 static void fill_codes(const struct qp_bench *b, const struct qp_flat_work *work)
 {
     static const uint8_t ends[] = {0x7f, 0x80, 0xff, 0x00, 0x77, 0x88, 0xf7, 0x08};
+    const struct qp_code_type *type = work->rule.type;
     const size_t n = qp_flat_code_bytes(work);
     uint32_t state = 521288629u;
     for (size_t i = 0; i < n; i++) {
         const uint32_t random = qp_hard_random(&state);
-        b->codes[i] = random % 2 ? ends[random / 2 % sizeof ends] : (uint8_t)(random >> 8);
+        const uint8_t byte = random % 2 ? ends[random / 2 % sizeof ends] : (uint8_t)(random >> 8);
+        b->codes[i] =
+            work->packed ? byte : (uint8_t)(type->least + (byte & (type->most - type->least)));
     }
 }
 
@@ -136,8 +139,7 @@ static struct qp_flat_work make_work(const struct vector *v, const struct qp_dev
                                 .as = row->as,
                                 .elem = v->elem,
                                 .n = v->n,
-                                .rule = qp_code_rule(&row->scheme),
-                                .packed = qplan_dtype_bits(row->scheme.dtype) == 4};
+                                .rule = qp_code_rule(&row->scheme)};
     qp_sets_make(&work.sets, &v->scheme, v->shape, v->rank);
     qp_window_of(&work.sets, work.elem, work.n, &work.window);
     return work;
@@ -146,7 +148,7 @@ static struct qp_flat_work make_work(const struct vector *v, const struct qp_dev
 static enum qplan_status prove_range(const struct qp_bench *b, const struct qp_flat_work *work,
                                      bool wild, struct qplan_error *err)
 {
-    const struct qp_device_row *row = b->row;
+    const struct qp_device_row *row = &b->row;
     const struct qp_flat_data data = {b->codes, b->scale, b->zero, b->src, b->bound};
     fill_codes(b, work);
     fill_params(b, work, !wild ? 0 : row->kind == QP_KIND_DECODE ? USABLE : ANY);
@@ -161,10 +163,13 @@ static enum qplan_status prove_range(const struct qp_bench *b, const struct qp_f
 
 enum qplan_status qp_prove_ranges(const struct qp_bench *bench, struct qplan_error *err)
 {
+    const bool may_pack = qplan_dtype_bits(bench->row.scheme.dtype) == 4;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
-        const struct qp_flat_work work = make_work(&vectors[i], bench->row);
-        for (int wild = 0; wild < 2; wild++)
-            QP_TRY(prove_range(bench, &work, wild, err));
+        struct qp_flat_work work = make_work(&vectors[i], &bench->row);
+        for (int k = 0; k < (may_pack ? 4 : 2); k++) {
+            work.packed = k / 2;
+            QP_TRY(prove_range(bench, &work, k % 2, err));
+        }
     }
     return QPLAN_OK;
 }

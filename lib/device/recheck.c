@@ -24,7 +24,7 @@ static const struct qp_source_kernels *scalar(const struct qp_device_work *work)
 
 static const struct qp_quantizer *quantizer(enum qplan_dtype dtype, const struct qp_code_rule *rule)
 {
-    return qp_quantizer(dtype, rule->type->kind, QPLAN_ISA_SCALAR);
+    return qp_quantizer(dtype, rule->kind, QPLAN_ISA_SCALAR);
 }
 
 static uint64_t find_ranges(const struct qp_device_work *work, const void *src,
@@ -64,7 +64,7 @@ static bool same_codes(const struct qp_device_work *work, const void *src, const
 static bool same_params(const struct qp_device_work *work, const struct qp_device_made *made,
                         const struct qp_device_scratch *s, size_t n)
 {
-    scalar(work)->work->store(work->rule.scale_dtype, n, s->scale, s->stored);
+    qp_store_scales(scalar(work)->work, &work->rule, n, s->scale, s->stored);
     if (memcmp(s->stored, made->stored_scale, n * qp_float_bytes(work->rule.scale_dtype)) != 0)
         return false;
     for (size_t i = 0; i < n; i++) {

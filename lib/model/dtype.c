@@ -25,6 +25,21 @@ static const struct dtype_row dtypes[QPLAN_DTYPE_COUNT] = {
     [QPLAN_INT16] = {"int16", 16, true, true, -32768, 32767, QPLAN_STORAGE_I16},
     [QPLAN_UINT16] = {"uint16", 16, false, true, 0, 65535, QPLAN_STORAGE_U16},
     [QPLAN_BINARY] = {"binary", 1, false, true, 0, 1, QPLAN_STORAGE_U8},
+    [QPLAN_INT2] = {"int2", 2, true, true, -2, 1, QPLAN_STORAGE_U8},
+    [QPLAN_INT3] = {"int3", 3, true, true, -4, 3, QPLAN_STORAGE_U8},
+    [QPLAN_INT5] = {"int5", 5, true, true, -16, 15, QPLAN_STORAGE_U8},
+    [QPLAN_INT6] = {"int6", 6, true, true, -32, 31, QPLAN_STORAGE_U8},
+    [QPLAN_INT7] = {"int7", 7, true, true, -64, 63, QPLAN_STORAGE_U8},
+    [QPLAN_UINT2] = {"uint2", 2, false, true, 0, 3, QPLAN_STORAGE_U8},
+    [QPLAN_UINT3] = {"uint3", 3, false, true, 0, 7, QPLAN_STORAGE_U8},
+    [QPLAN_UINT5] = {"uint5", 5, false, true, 0, 31, QPLAN_STORAGE_U8},
+    [QPLAN_UINT6] = {"uint6", 6, false, true, 0, 63, QPLAN_STORAGE_U8},
+    [QPLAN_UINT7] = {"uint7", 7, false, true, 0, 127, QPLAN_STORAGE_U8},
+    [QPLAN_F8E4M3] = {"f8e4m3", 8, true, false, 0, 0, QPLAN_STORAGE_F8_E4M3},
+    [QPLAN_F8E5M2] = {"f8e5m2", 8, true, false, 0, 0, QPLAN_STORAGE_F8_E5M2},
+    [QPLAN_F4E2M1] = {"f4e2m1", 4, true, false, 0, 0, QPLAN_STORAGE_U8},
+    [QPLAN_NF4] = {"nf4", 4, true, false, 0, 0, QPLAN_STORAGE_U8},
+    [QPLAN_E8M0] = {"e8m0", 8, false, false, 0, 0, QPLAN_STORAGE_U8},
 };
 
 static const struct qp_storage_row storages[QPLAN_STORAGE_COUNT] = {
@@ -65,6 +80,8 @@ const char *qplan_dtype_name(enum qplan_dtype dtype)
 
 bool qplan_dtype_parse(const char *name, enum qplan_dtype *out)
 {
+    if (strcmp(name, "fp8") == 0)
+        name = dtypes[QPLAN_F8E4M3].name;
     for (unsigned i = 0; i < QPLAN_DTYPE_COUNT; i++) {
         if (strcmp(dtypes[i].name, name) == 0) {
             *out = (enum qplan_dtype)i;
@@ -94,6 +111,21 @@ bool qplan_dtype_range(enum qplan_dtype dtype, int32_t *q_min, int32_t *q_max)
     *q_min = row->q_min;
     *q_max = row->q_max;
     return true;
+}
+
+enum qplan_dtype qp_integer_type(unsigned bits, bool is_signed)
+{
+    unsigned i = 0;
+    while (i < QPLAN_DTYPE_COUNT &&
+           !(dtypes[i].is_integer && dtypes[i].bits == bits && dtypes[i].is_signed == is_signed))
+        i++;
+    return (enum qplan_dtype)i;
+}
+
+unsigned qp_integer_bits(enum qplan_dtype dtype)
+{
+    const struct dtype_row *row = dtype_row(dtype);
+    return row && row->is_integer ? row->bits : 0;
 }
 
 enum qplan_storage qp_dtype_storage(enum qplan_dtype dtype)

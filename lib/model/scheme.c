@@ -3,6 +3,7 @@
  */
 #include "scheme.h"
 
+#include "dtype.h"
 #include "lib/base/text.h"
 
 #include <inttypes.h>
@@ -11,25 +12,59 @@
 
 #define MAX_EXTENT (UINT64_C(1) << 62)
 
+/* What tensors are quantized to: the integers of 2 to 8 bits, small floats, and a table. */
+#define CODE_DTYPES "int2 to int8, uint2 to uint8, f8e4m3, f8e5m2, f4e2m1 or nf4"
+
+/* What scales are stored as. */
+#define SCALE_DTYPES "f32, f16, bf16, f8e4m3 or e8m0"
+
+static bool has_scales(enum qplan_dtype dtype)
+{
+    return dtype == QPLAN_F32 || dtype == QPLAN_F16 || dtype == QPLAN_BF16 ||
+           dtype == QPLAN_F8E4M3 || dtype == QPLAN_E8M0;
+}
+
+static bool has_codes(enum qplan_dtype dtype)
+{
+    const unsigned bits = qplan_dtype_bits(dtype);
+    return bits >= 2 && bits <= 8 && dtype != QPLAN_E8M0;
+}
+
+/* Codes of a group by default; 0: those of a channel. */
+static uint64_t usual_group(enum qplan_dtype dtype)
+{
+    if (qplan_dtype_bits(dtype) == 8)
+        return 0;
+    return dtype == QPLAN_F4E2M1 ? 32 : dtype == QPLAN_NF4 ? 64 : 128;
+}
+
 enum qplan_status qplan_scheme_default(struct qplan_scheme *out, enum qplan_dtype dtype,
                                        struct qplan_error *err)
 {
-    if (dtype != QPLAN_INT8 && dtype != QPLAN_UINT8 && dtype != QPLAN_INT4 &&
-        dtype != QPLAN_UINT4) {
+    if (!has_codes(dtype)) {
         const char *name = qplan_dtype_name(dtype);
         return qp_fail(err, QPLAN_ERR_USAGE, "scheme",
-                       "cannot quantize to %s: expected int8, uint8, int4 or uint4",
+                       "cannot quantize to %s: expected " CODE_DTYPES,
                        name ? name : "an unknown dtype");
     }
-    bool is_4_bit = qplan_dtype_bits(dtype) == 4;
+    const uint64_t group = usual_group(dtype);
     *out = (struct qplan_scheme){
         .dtype = dtype,
-        .granularity = is_4_bit ? QPLAN_PER_GROUP : QPLAN_PER_CHANNEL,
-        .group = is_4_bit ? 128 : 0,
+        .granularity = group ? QPLAN_PER_GROUP : QPLAN_PER_CHANNEL,
+        .group = group,
         .asymmetric = !qplan_dtype_is_signed(dtype),
         .scale_dtype = QPLAN_F32,
     };
     return QPLAN_OK;
+}
+
+bool qp_scheme_is_sound(const struct qplan_scheme *scheme)
+{
+    const bool is_integer = qp_integer_bits(scheme->dtype) > 0;
+    const bool is_signed = qplan_dtype_is_signed(scheme->dtype);
+    const bool has_small_scales = qplan_dtype_bits(scheme->scale_dtype) == 8; /* none for a bias */
+    return (is_integer || !scheme->asymmetric) && !(is_signed && scheme->bias) &&
+           !(has_small_scales && scheme->bias) && ((is_integer && is_signed) || !scheme->narrow);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------
@@ -117,11 +152,13 @@ static enum match read_granularity(struct qplan_scheme *scheme, const char *part
 
 static enum match read_symmetry(struct qplan_scheme *scheme, const char *part)
 {
-    bool asymmetric = strcmp(part, "asym") == 0;
-    if (!asymmetric && strcmp(part, "sym") != 0)
+    const bool bias = strcmp(part, "bias") == 0;
+    const bool asymmetric = strcmp(part, "asym") == 0;
+    if (!bias && !asymmetric && strcmp(part, "sym") != 0)
         return MATCH_NONE;
-    scheme->asymmetric = asymmetric;
-    return MATCH;
+    scheme->asymmetric = asymmetric || bias;
+    scheme->bias = bias;
+    return qp_scheme_is_sound(scheme) ? MATCH : MATCH_BAD;
 }
 
 static enum match read_narrow(struct qplan_scheme *scheme, const char *part)
@@ -129,17 +166,17 @@ static enum match read_narrow(struct qplan_scheme *scheme, const char *part)
     if (strcmp(part, "narrow") != 0)
         return MATCH_NONE;
     scheme->narrow = true;
-    return qplan_dtype_is_signed(scheme->dtype) ? MATCH : MATCH_BAD;
+    return qp_scheme_is_sound(scheme) ? MATCH : MATCH_BAD;
 }
 
 static enum match read_scale_dtype(struct qplan_scheme *scheme, const char *part)
 {
     enum qplan_dtype dtype;
-    if (!qplan_dtype_parse(part, &dtype) ||
-        (dtype != QPLAN_F32 && dtype != QPLAN_F16 && dtype != QPLAN_BF16))
+    if (!qplan_dtype_parse(part, &dtype) || !has_scales(dtype))
         return MATCH_NONE;
     scheme->scale_dtype = dtype;
-    return MATCH;
+    scheme->scale_given = true;
+    return qp_scheme_is_sound(scheme) ? MATCH : MATCH_BAD;
 }
 
 /* The kinds of part in their order: each at most once, the first always. */
@@ -148,12 +185,13 @@ static const struct kind {
     const char *expected; /* at this place of the text */
     const char *wanted;   /* of a part that is surely of this kind */
 } kinds[] = {
-    {read_dtype, "int8, uint8, int4 or uint4", NULL},
-    {read_granularity, "t, cN, gN or bRxC, then asym or sym, narrow, f32, f16 or bf16",
+    {read_dtype, CODE_DTYPES, NULL},
+    {read_granularity, "t, cN, gN or bRxC, then asym, sym or bias, narrow, " SCALE_DTYPES,
      "cN with an axis from -64 to 63, gN or bRxC with numbers from 1 to 2^62"},
-    {read_symmetry, "asym or sym, narrow, f32, f16 or bf16", NULL},
-    {read_narrow, "narrow, f32, f16 or bf16", "a signed dtype, int8 or int4, for a narrow range"},
-    {read_scale_dtype, "f32, f16 or bf16", NULL},
+    {read_symmetry, "asym, sym or bias, narrow, " SCALE_DTYPES,
+     "an integer dtype for asym, an unsigned one for a bias"},
+    {read_narrow, "narrow, " SCALE_DTYPES, "a signed dtype of integers for a narrow range"},
+    {read_scale_dtype, SCALE_DTYPES, "f32, f16 or bf16 beside a bias"},
 };
 
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
@@ -181,15 +219,17 @@ static enum qplan_status fail_part(struct qplan_error *err, const char *scheme_t
 }
 
 /*
- * Reads a part as the first kind that knows it; *place is the kind that the order allows next. The
- * dtype alone must be at its place, since everything else starts from its defaults.
+ * Reads a part as the first kind that knows it, of those that the order allows from *place on, then
+ * of the others, which are out of place. The dtype alone must be at its place, since everything
+ * else starts from its defaults.
  */
 static enum qplan_status read_part(struct qplan_scheme *scheme, const struct part *part,
                                    size_t *place, const char *text, struct qplan_error *err)
 {
     const char *expected = *place < N_KINDS ? kinds[*place].expected : "the end";
     size_t n_tried = *place == 0 ? 1 : N_KINDS;
-    for (size_t i = 0; i < n_tried; i++) {
+    for (size_t k = 0; k < n_tried; k++) {
+        const size_t i = (*place + k) % N_KINDS;
         struct qplan_scheme changed = *scheme;
         enum match match = kinds[i].read(&changed, part->text);
         if (match == MATCH_NONE)
@@ -205,11 +245,30 @@ static enum qplan_status read_part(struct qplan_scheme *scheme, const struct par
     return fail_part(err, text, part, *place ? "unknown part" : "unknown dtype", expected);
 }
 
+/* Names for whole schemes. */
+static const struct {
+    const char *name, *text;
+} short_names[] = {
+    {"nvfp4", "f4e2m1:g16:f8e4m3"},
+    {"mxfp4", "f4e2m1:g32:e8m0"},
+    {"mxfp8", "f8e4m3:g32:e8m0"},
+};
+
+static const char *whole_text(const char *text)
+{
+    for (size_t i = 0; i < sizeof short_names / sizeof short_names[0]; i++) {
+        if (strcmp(text, short_names[i].name) == 0)
+            return short_names[i].text;
+    }
+    return text;
+}
+
 enum qplan_status qplan_scheme_parse(struct qplan_scheme *out, const char *text,
                                      struct qplan_error *err)
 {
     struct qplan_scheme scheme = {0};
     size_t place = 0;
+    text = whole_text(text);
     for (const char *pos = text; pos;) {
         struct part part;
         next_part(&part, text, &pos);
@@ -243,9 +302,11 @@ static void format_granularity(const struct qplan_scheme *scheme, char out[GRANU
     }
 }
 
-/* ":asym" or ":sym" where the dtype alone would say the opposite. */
+/* ":bias", or ":asym" or ":sym" where the dtype alone would say the opposite. */
 static const char *symmetry_text(const struct qplan_scheme *scheme)
 {
+    if (scheme->bias && scheme->asymmetric)
+        return ":bias";
     if (scheme->asymmetric != qplan_dtype_is_signed(scheme->dtype))
         return "";
     return scheme->asymmetric ? ":asym" : ":sym";
@@ -282,7 +343,16 @@ static bool granularity_equal(const struct qplan_scheme *a, const struct qplan_s
 bool qp_scheme_equal(const struct qplan_scheme *a, const struct qplan_scheme *b)
 {
     return a->dtype == b->dtype && granularity_equal(a, b) && a->asymmetric == b->asymmetric &&
-           a->narrow == b->narrow && a->scale_dtype == b->scale_dtype;
+           a->bias == b->bias && a->narrow == b->narrow && a->scale_dtype == b->scale_dtype;
+}
+
+bool qp_scheme_told(const struct qplan_scheme *scheme, const struct qplan_scheme *told,
+                    bool open_symmetry)
+{
+    struct qplan_scheme ours = *scheme, theirs = *told;
+    ours.asymmetric |= ours.bias;
+    theirs.asymmetric &= ours.asymmetric || !open_symmetry;
+    return qp_scheme_equal(&ours, &theirs);
 }
 
 void qp_scheme_range(const struct qplan_scheme *scheme, int32_t *q_min, int32_t *q_max)

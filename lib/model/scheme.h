@@ -7,7 +7,11 @@
 
 #include "lib/base/error.h"
 
-/* Codes: the lowest and the highest, narrow range considered. */
+/* Whether its parts go together: a bias is one of unsigned codes, a narrow range one of signed
+ * integers, and floats and tables are symmetric. */
+bool qp_scheme_is_sound(const struct qplan_scheme *scheme);
+
+/* Codes of integers: the lowest and the highest, narrow range considered. */
 void qp_scheme_range(const struct qplan_scheme *scheme, int32_t *q_min, int32_t *q_max);
 
 /*
@@ -18,5 +22,12 @@ bool qp_scheme_resolve(const struct qplan_scheme *scheme, unsigned rank,
                        struct qplan_scheme *resolved);
 
 bool qp_scheme_equal(const struct qplan_scheme *a, const struct qplan_scheme *b);
+
+/*
+ * Whether a scheme is what engines are told of it: not whether a bias is symmetric, and of an open
+ * symmetry nothing.
+ */
+bool qp_scheme_told(const struct qplan_scheme *scheme, const struct qplan_scheme *told,
+                    bool open_symmetry);
 
 #endif

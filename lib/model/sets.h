@@ -29,7 +29,7 @@ struct qp_sets {
     uint64_t row_len, col_width;
     uint64_t n_cols; /* sets side by side in a band */
     uint64_t n_sets;
-    uint64_t last_len; /* last extent of the tensor: what 4-bit codes are padded to */
+    uint64_t last_len; /* last extent of the tensor: what packed codes are padded to */
 };
 
 /*

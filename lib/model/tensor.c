@@ -1,7 +1,33 @@
 /*
- * tensor.c - finding parts of a tensor.
+ * tensor.c - finding tensors, and parts of one; what decoders give.
  */
 #include "tensor.h"
+
+#include "lib/base/text.h"
+
+const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t n, const char *name,
+                                        size_t n_name)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const struct qp_tensor *t = &tensors[middle];
+        const int order = qp_compare_text(name, n_name, t->name, t->name_len);
+        if (order == 0)
+            return t;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+enum qplan_dtype qp_decoder_dtype(const struct qp_tensor *tensor)
+{
+    const enum qplan_dtype dtype = tensor->scheme->scale_dtype;
+    return qplan_dtype_bits(dtype) == 8 ? QPLAN_BF16 : dtype;
+}
 
 const struct qp_part *qp_tensor_part(const struct qp_tensor *tensor, enum qp_role role)
 {
@@ -10,4 +36,9 @@ const struct qp_part *qp_tensor_part(const struct qp_tensor *tensor, enum qp_rol
             return &tensor->parts[i];
     }
     return NULL;
+}
+
+bool qp_is_of_largest(const struct qp_tensor *tensor)
+{
+    return qp_tensor_part(tensor, QP_SCALE)->of_largest;
 }

@@ -83,17 +83,40 @@ struct qp_rect {
 /* ---- Parts ------------------------------------------------------------------------------------
  */
 
-enum qp_role { QP_CODES, QP_SCALE, QP_ZERO };
+/*
+ * A factor is one f32 for all scales of the tensor (kernels/codes/code.h). A constant has bytes
+ * that are known without any value of the tensor. An index says for each column of the tensor which
+ * set of its row it belongs to: in an output as the scheme has it, so it is known as well; in a
+ * checkpoint of another tool in any way, and in one that is read there is an index only where that
+ * is not what the scheme has.
+ */
+enum qp_role { QP_CODES, QP_SCALE, QP_ZERO, QP_BIAS, QP_FACTOR, QP_CONSTANT, QP_INDEX };
 
 struct qp_part {
     enum qp_role role;
-    const struct qp_place *place;
+    bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
+    bool divides;    /* of a factor: scales are divided by it, not multiplied */
+    bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
+    const struct qp_place *place; /* of a constant NULL */
     struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */
     const struct qplan_entry *entry; /* the stored tensor */
+    const void *bytes;               /* of a constant: as many as its type and shape have */
 };
 
 /* Parts that a tensor of any layout has at the most. */
 #define QP_MOST_PARTS 4
+
+/*
+ * The elements of a tensor among those of others: of these, which have one shape, one behind the
+ * other, it has those from `first` on. Or it has a matrix of one of them turned: then its columns
+ * begin `across` elements apart, and the elements of a column follow each other.
+ */
+struct qp_excerpt {
+    const struct qp_tensor *const *of;
+    size_t n;
+    uint64_t first;
+    uint64_t across; /* 0 = it is not turned */
+};
 
 struct qp_tensor {
     const char *name;      /* as people know it, NUL-terminated */
@@ -102,13 +125,59 @@ struct qp_tensor {
     uint8_t rank;
     uint8_t storage; /* enum qplan_storage before quantization */
     uint8_t n_parts;
+    uint8_t variant;                   /* which of the ways that its layout has to store it */
+    bool rounds;                       /* decoders of its layout round to qp_decoder_dtype */
+    float factor;                      /* of a quantized one that was read and has a factor */
     const struct qplan_entry *entry;   /* the stored tensor of a plain one; of others the codes */
     const struct qplan_scheme *scheme; /* with its axis resolved; NULL = a plain tensor */
-    const char *calibrate;             /* the method that chose the parameters; NULL = plain */
+    const char *calibrate;             /* the method that chose the parameters; NULL =
+                                        * plain, or chosen by another tool */
     const struct qp_part *parts;       /* of a quantized tensor, codes first */
+    const struct qp_tensor *encoded;   /* of a plain one that is decoded while it is read: what it
+                                        * is decoded from. Then .entry is where that one begins,
+                                        * and has the type and the size of the values. */
+    const struct qp_excerpt
+        *excerpt; /* of a plain one that is not stored by itself: its elements, and
+                   * .entry is where the first is, with its own type and size */
 };
+
+/*
+ * The type that decoders work in, of a layout that rounds: that of the scales, or bf16 where these
+ * have one byte.
+ */
+enum qplan_dtype qp_decoder_dtype(const struct qp_tensor *tensor);
+
+/* Whether the values of a plain tensor are the bytes of its entry. */
+static inline bool qp_is_verbatim(const struct qp_tensor *tensor)
+{
+    return !tensor->encoded && !tensor->excerpt;
+}
+
+static inline bool qp_is_turned(const struct qp_tensor *tensor)
+{
+    return tensor->excerpt && tensor->excerpt->across > 0;
+}
+
+/* The tensor with this name among n in byte-wise order of names, or NULL. */
+const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t n, const char *name,
+                                        size_t n_name);
 
 /* The part of this role, or NULL if the tensor has none. */
 const struct qp_part *qp_tensor_part(const struct qp_tensor *tensor, enum qp_role role);
+
+/* Whether the scales of a quantized tensor are stored as the value of its largest code. */
+bool qp_is_of_largest(const struct qp_tensor *tensor);
+
+/*
+ * Whether decoders of its layout give other values than scales, or steps, times codes: they round
+ * to a narrower type than that in which we compute, the type of the scales, or multiply in another
+ * order.
+ */
+static inline bool qp_decode_rounds(const struct qp_tensor *tensor)
+{
+    const bool is_narrow =
+        tensor->scheme->scale_dtype != QPLAN_F32 || tensor->storage == QPLAN_STORAGE_F64;
+    return (tensor->rounds && is_narrow) || qp_is_of_largest(tensor);
+}
 
 #endif

@@ -76,6 +76,19 @@ static bool has_dtype(const char *list, enum qplan_storage dtype)
     return false;
 }
 
+/* The elements of a tensor that a file can hold and that no product of the operators overflows. */
+static enum qplan_status count_elements(const struct qplan_op *op, const char *argument,
+                                        enum qplan_storage dtype, const uint64_t *shape,
+                                        unsigned rank, uint64_t *out, struct qplan_error *err)
+{
+    if (qp_shape_elements(shape, rank, out) && *out <= QP_OP_MAX_ELEMS &&
+        qp_shape_fits(dtype, shape, rank))
+        return QPLAN_OK;
+    return qp_op_fail_tensor(op, QPLAN_ERR_INVALID, argument, err,
+                             "too large: expected at most 2^58 elements and, extents of zero left "
+                             "out, 2^63 bits");
+}
+
 static enum qplan_status read_shape(const struct qplan_op *op, const struct qplan_tensor *from,
                                     struct qp_op_tensor *to, struct qplan_error *err)
 {
@@ -90,10 +103,7 @@ static enum qplan_status read_shape(const struct qplan_op *op, const struct qpla
                                      "negative extent: axis %u has %" PRId64, i, from->shape[i]);
         to->shape[i] = (uint64_t)from->shape[i];
     }
-    if (!qp_shape_elements(to->shape, to->rank, &to->n_elems) || to->n_elems > QP_OP_MAX_ELEMS)
-        return qp_op_fail_tensor(op, QPLAN_ERR_INVALID, from->name, err,
-                                 "too large: expected at most 2^58 elements");
-    return QPLAN_OK;
+    return count_elements(op, from->name, from->dtype, to->shape, to->rank, &to->n_elems, err);
 }
 
 static enum qplan_status read_tensor(struct qplan_op *op, const struct qplan_tensor *from,
@@ -165,9 +175,7 @@ enum qplan_status qp_op_make_output(struct qplan_op *op, const char *argument,
     const size_t place = qp_op_place(op, argument);
     struct qp_op_tensor *tensor = &op->tensors[place];
     uint64_t n_elems;
-    if (!qp_shape_elements(shape, rank, &n_elems) || n_elems > QP_OP_MAX_ELEMS)
-        return qp_op_fail_tensor(op, QPLAN_ERR_INVALID, argument, err,
-                                 "too large: expected at most 2^58 elements");
+    QP_TRY(count_elements(op, argument, dtype, shape, rank, &n_elems, err));
     tensor->written = true;
     tensor->read = op->row->info.arguments[place].direction == QPLAN_OP_UPDATE &&
                    qp_op_number(op, "accumulate") != 0;

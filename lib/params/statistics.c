@@ -43,7 +43,7 @@ enum qplan_status qp_params_check_kind(const struct qplan_params *params, struct
 {
     int32_t q_min, q_max;
     if (!qplan_dtype_range(params->dtype, &q_min, &q_max) || params->dtype == QPLAN_BINARY)
-        return fail_member(err, "dtype: expected int8, uint8, int4, uint4, int16 or uint16");
+        return fail_member(err, "dtype: expected an integer type of 2 bits or more");
     if ((unsigned)params->scheme > QPLAN_BLOCK_WISE)
         return fail_member(err, "scheme: expected one of the schemes");
     if (params->narrow_range && !qplan_dtype_is_signed(params->dtype))
@@ -146,7 +146,7 @@ static struct kind kind_of(const struct qplan_params *params)
     return kind;
 }
 
-/* There are at least 14 steps, so no scale overflows; one that underflows is raised. */
+/* There are at least 2 steps, so no scale overflows; one that underflows is raised. */
 static void set_linear(struct qplan_params *params, size_t i, const struct kind *kind)
 {
     const int32_t q_min = kind->q_min, q_max = kind->q_max;

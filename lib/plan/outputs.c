@@ -4,6 +4,7 @@
  * read.
  */
 #include "plan.h"
+#include "select.h"
 
 #include "formats/record.h"
 #include "lib/base/alloc.h"
@@ -21,6 +22,18 @@ void qp_put_stem(struct qp_writer *w, const struct qp_source *source)
         strcmp(name + n - n_suffix, QP_CHECKPOINT_SUFFIX) == 0)
         n -= n_suffix;
     qp_put(w, name, n);
+}
+
+char *qp_plan_mixed_name(struct qplan_plan *plan)
+{
+    const struct qp_source *source = &plan->checkpoint->source;
+    struct qp_writer w;
+    qp_writer_init(&w);
+    qp_put_stem(&w, source);
+    qp_puts(&w, source->is_folder ? "-quantized" : ".quantized" QP_CHECKPOINT_SUFFIX);
+    char *name = w.error ? NULL : qp_arena_join(&plan->arena, w.data, w.n, "");
+    qp_writer_free(&w);
+    return name;
 }
 
 /* ---- Stored tensors ----------------------------------------------------------------------------
@@ -48,8 +61,8 @@ static bool add_outputs(struct qplan_plan *plan, struct qp_plan_tensor *t, struc
         return true;
     }
     t->result.calibrate = t->calibrator->name;
-    t->result.n_parts =
-        (uint8_t)plan->format->parts(&t->result, &plan->options, &plan->arena, *parts, entries);
+    t->result.rounds = plan->format->rounds;
+    t->result.n_parts = (uint8_t)plan->format->parts(&t->result, &plan->arena, *parts, entries);
     t->result.parts = *parts;
     for (unsigned i = 0; i < t->result.n_parts; i++)
         entries[i].file = t->source->entry->file; /* what becomes of a tensor stays in its shard */
@@ -83,10 +96,9 @@ static enum qplan_status check_name(const struct qplan_plan *plan, const struct 
                        qp_checkpoint_subject(subject, plan->checkpoint, t->source),
                        "name too long for its sidecars: expected at most %u bytes, found %u",
                        QP_ST_MAX_NAME, part->name_len);
-    const struct qplan_entry *other = part->name == t->source->name
-                                          ? t->source->entry
-                                          : qp_listing_find(listing, part->name, part->name_len);
-    if (!other || other == t->source->entry)
+    const struct qp_plan_tensor *other =
+        part->name == t->source->name ? t : qp_plan_find(plan, part->name, part->name_len);
+    if (!other || other == t)
         return QPLAN_OK;
     qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
             "name collision: %s, a sidecar of %s, is already a tensor of the source",
@@ -105,20 +117,23 @@ static enum qplan_status check_parts(const struct qplan_plan *plan, const struct
     return QPLAN_OK;
 }
 
-/* The names of all parts that the layout could give a tensor, also of those that it leaves out. */
+/* The names of all parts that the layout could give a tensor, in whatever variant. */
 static enum qplan_status check_all_parts(const struct qplan_plan *plan,
                                          const struct qp_plan_tensor *t, struct qp_arena *scratch,
                                          struct qplan_error *err)
 {
-    static const struct qp_format_options all = {QPLAN_ZERO_POINT_ALWAYS};
     struct qp_part parts[QP_MOST_PARTS];
     struct qplan_entry entries[QP_MOST_PARTS];
-    if (plan->options.zero_point == all.zero_point)
-        return check_parts(plan, t, t->result.parts, t->result.n_parts, err);
-    qp_arena_clear(scratch);
-    const unsigned n = plan->format->parts(&t->result, &all, scratch, parts, entries);
-    return n ? check_parts(plan, t, parts, n, err)
-             : qp_fail_memory(err, "plan", t->source->name_len);
+    struct qp_tensor other = t->result;
+    for (unsigned variant = 0; variant < plan->format->n_variants; variant++) {
+        other.variant = (uint8_t)variant;
+        qp_arena_clear(scratch);
+        const unsigned n = plan->format->parts(&other, scratch, parts, entries);
+        if (n == 0)
+            return qp_fail_memory(err, "plan", t->source->name_len);
+        QP_TRY(check_parts(plan, t, parts, n, err));
+    }
+    return QPLAN_OK;
 }
 
 static enum qplan_status check_lengths(const struct qplan_plan *plan, struct qplan_error *err)
@@ -151,6 +166,7 @@ static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan
 /* What the metadata of files are made of. */
 struct metadata {
     const struct qplan_plan *plan;
+    bool is_layout_2;
     const struct qp_tensor **quantized; /* room for all tensors */
     struct qp_st_pair *pairs;           /* room for those of any file */
     struct qp_writer records;           /* of the file at hand */
@@ -173,23 +189,43 @@ static enum qplan_status put_records(struct metadata *m, size_t file, struct qpl
 static int by_key(const void *a, const void *b)
 {
     const struct qp_st_pair *x = a, *y = b;
-    return qp_compare_text(x->key, x->key_len, y->key, y->key_len);
+    const int order = qp_compare_text(x->key, x->key_len, y->key, y->key_len);
+    return order ? order : qp_compare_text(x->value, x->value_len, y->value, y->value_len);
 }
 
-/* The source's pairs without those that are ours, and ours, in key order; returns how many. */
-static size_t join_metadata(const struct qp_st *st, const struct qp_writer *records,
-                            struct qp_st_pair *pairs)
+/* Adds the pairs of a file of the source without those that are ours. */
+static size_t add_pairs(struct qp_st_pair *pairs, size_t n, const struct qp_st *st)
 {
-    size_t n = 0;
     for (size_t i = 0; i < st->n_metadata; i++) {
         const struct qp_st_pair *pair = &st->metadata[i];
         if (!qp_owns_key(pair) && !qp_is_format(pair))
             pairs[n++] = *pair;
     }
-    qp_own_pairs(records->data, records->n, pairs + n);
+    return n;
+}
+
+/*
+ * The source's pairs, of the same shard or, where shards are cut anew, of all, each key once, and
+ * ours, in key order; returns how many.
+ */
+static size_t join_metadata(const struct metadata *m, size_t file)
+{
+    const struct qp_source *source = &m->plan->checkpoint->source;
+    struct qp_st_pair *pairs = m->pairs;
+    size_t n = 0, n_kept = 1;
+    for (size_t i = 0; i < source->listing.n_files; i++) {
+        if (m->plan->max_shard || i == file)
+            n = add_pairs(pairs, n, &source->files[i]);
+    }
+    qp_own_pairs(m->is_layout_2, m->records.data, m->records.n, pairs + n);
     n += QP_OWN_PAIRS;
     qsort(pairs, n, sizeof *pairs, by_key);
-    return n;
+    for (size_t i = 1; i < n; i++) {
+        const struct qp_st_pair *last = &pairs[n_kept - 1];
+        if (qp_compare_text(last->key, last->key_len, pairs[i].key, pairs[i].key_len) != 0)
+            pairs[n_kept++] = pairs[i];
+    }
+    return n_kept;
 }
 
 static enum qplan_status metadata_of(void *ctx, size_t file, const struct qp_st_pair **pairs,
@@ -197,24 +233,36 @@ static enum qplan_status metadata_of(void *ctx, size_t file, const struct qp_st_
 {
     struct metadata *m = ctx;
     QP_TRY(put_records(m, file, err));
-    *n = join_metadata(&m->plan->checkpoint->source.files[file], &m->records, m->pairs);
+    *n = join_metadata(m, file);
     *pairs = m->pairs;
     return QPLAN_OK;
 }
 
-static size_t most_pairs(const struct qp_source *source)
+static bool is_layout_2(const struct qplan_plan *plan)
 {
-    size_t most = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (qp_is_quantized(t) && qp_needs_layout_2(&t->result))
+            return true;
+    }
+    return false;
+}
+
+/* Pairs of all files of the source: more than any file of the output has. */
+static size_t all_pairs(const struct qp_source *source)
+{
+    size_t n = 0;
     for (size_t i = 0; i < source->listing.n_files; i++)
-        most = source->files[i].n_metadata > most ? source->files[i].n_metadata : most;
-    return most;
+        n += source->files[i].n_metadata;
+    return n;
 }
 
 static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error *err)
 {
-    const size_t n_pairs = most_pairs(&plan->checkpoint->source) + QP_OWN_PAIRS;
+    const size_t n_pairs = all_pairs(&plan->checkpoint->source) + QP_OWN_PAIRS;
     struct qplan_entry **outputs = qp_alloc(plan->n_outputs, sizeof *outputs);
     struct metadata m = {.plan = plan,
+                         .is_layout_2 = is_layout_2(plan),
                          .quantized = qp_alloc(plan->n_tensors, sizeof *m.quantized),
                          .pairs = qp_alloc(n_pairs, sizeof *m.pairs)};
     enum qplan_status status = QPLAN_OK;
@@ -233,8 +281,118 @@ static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error 
     return status;
 }
 
+/* ---- config.json -------------------------------------------------------------------------------
+ */
+
+/* The value that the layout gives config.json for these tensors. */
+static enum qplan_status put_value(struct qp_writer *w, const struct qplan_plan *plan,
+                                   struct qplan_error *err)
+{
+    const struct qp_tensor **tensors = qp_alloc(plan->n_tensors, sizeof *tensors);
+    if (!tensors)
+        return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *tensors);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        tensors[i] = &plan->tensors[i].result;
+    const struct qp_outline outline = {tensors, plan->n_tensors, &plan->options};
+    plan->format->config(w, &outline);
+    qp_free(tensors);
+    return qp_writer_finish(w, "plan", err);
+}
+
+static enum qplan_status make_config(struct qplan_plan *plan, struct qplan_error *err)
+{
+    struct qp_writer value;
+    if (!plan->format->config)
+        return plan->checkpoint->is_decoded
+                   ? qp_side_edit_config(&plan->side, &plan->checkpoint->source, NULL, NULL,
+                                         &plan->arena, err)
+                   : QPLAN_OK;
+    qp_writer_init(&value);
+    enum qplan_status status = put_value(&value, plan, err);
+    if (status == QPLAN_OK)
+        status = qp_side_edit_config(&plan->side, &plan->checkpoint->source,
+                                     plan->format->config_keys, &value, &plan->arena, err);
+    qp_writer_free(&value);
+    return status;
+}
+
 /* ---- The whole ---------------------------------------------------------------------------------
  */
+
+/* Where config.json can say only one scheme, all tensors have it. */
+static enum qplan_status check_schemes(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_tensor *first = NULL;
+    char one[QPLAN_SCHEME_TEXT], other[QPLAN_SCHEME_TEXT], a[QP_QUOTED], b[QP_QUOTED];
+    for (size_t i = 0; plan->format->has_one_scheme && i < plan->n_tensors; i++) {
+        const struct qp_tensor *t = &plan->tensors[i].result;
+        first = first || !t->scheme ? first : t;
+        if (!t->scheme || qp_scheme_equal(t->scheme, first->scheme))
+            continue;
+        (void)qplan_scheme_format(first->scheme, one);
+        (void)qplan_scheme_format(t->scheme, other);
+        return qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
+                       "the layout %s stores one scheme for all tensors: found %s for %s and %s "
+                       "for %s",
+                       plan->format->name, one, qp_quote(a, first->name, first->name_len), other,
+                       qp_quote(b, t->name, t->name_len));
+    }
+    return QPLAN_OK;
+}
+
+/* No tensor of the source tells that engines do not load such a model. */
+static enum qplan_status check_model(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_listing *listing = &plan->checkpoint->source.listing;
+    size_t begin, end;
+    char subject[512];
+    for (const struct qp_refusal *r = plan->format->refusals; r && r->pattern; r++) {
+        if (r->types && !qp_is_model_type(listing, r->types))
+            continue;
+        for (size_t i = 0; i < plan->n_tensors; i++) {
+            const struct qp_tensor *t = plan->tensors[i].source;
+            if (qp_name_find(t->name, t->name_len, r->pattern, &begin, &end))
+                return qp_fail(
+                    err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t),
+                    "the layout %s cannot hold this model: %s", plan->format->name, r->reason);
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* What engines load is a folder with a config.json, and something in it is quantized. */
+static enum qplan_status check_layout(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_source *source = &plan->checkpoint->source;
+    const char *shown = source->listing.shown;
+    if (plan->format->is_folder && !source->config) {
+        qp_fail(err, QPLAN_ERR_INVALID, shown,
+                "the layout %s needs a folder with a " QP_CONFIG_NAME ": found %s",
+                plan->format->name, source->is_folder ? "none in this one" : "a file");
+        qp_hint(err, source->is_folder
+                         ? "put the config.json of the model beside its weights"
+                         : "name the folder that has the config.json of the model beside it");
+        return QPLAN_ERR_INVALID;
+    }
+    if (plan->format->is_file && source->is_folder) {
+        qp_fail(err, QPLAN_ERR_INVALID, shown, "the layout %s is a file: found a folder",
+                plan->format->name);
+        qp_hint(err, "name the file of the model");
+        return QPLAN_ERR_INVALID;
+    }
+    if (plan->max_shard && !source->is_folder)
+        return qp_fail(err, QPLAN_ERR_INVALID, shown,
+                       "only a folder is cut into shards: found a file");
+    if (plan->n_copy && !source->is_folder)
+        return qp_fail(err, QPLAN_ERR_INVALID, shown,
+                       "only a folder has files to copy: found a file");
+    if (plan->format->fit && plan->n_quantized == 0)
+        return qp_fail(err, QPLAN_ERR_INVALID, shown,
+                       "nothing can be quantized in the layout %s: every tensor is kept",
+                       plan->format->name);
+    QP_TRY(check_model(plan, err));
+    return check_schemes(plan, err);
+}
 
 static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_error *err)
 {
@@ -258,16 +416,21 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
 
 enum qplan_status qp_plan_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
-    QP_TRY(
-        qp_news_name(&plan->news, &plan->checkpoint->source, plan->output_name, &plan->arena, err));
+    QP_TRY(check_layout(plan, err));
+    const struct qp_source *source = &plan->checkpoint->source;
+    size_t n_files = source->listing.n_files;
     QP_TRY(make_outputs(plan, err));
+    if (plan->max_shard)
+        QP_TRY(qp_plan_cut_shards(plan, &n_files, err));
+    QP_TRY(qp_news_name(&plan->news, source, n_files, plan->output_name, &plan->arena, err));
     QP_TRY(check_lengths(plan, err));
-    if (plan->options.zero_point != QPLAN_ZERO_POINT_ALWAYS) /* then some parts are left out */
+    if (plan->options.zero_point == QPLAN_ZERO_POINT_ASYMMETRIC) /* then some parts are left out */
         QP_TRY(check_names(plan, err));
     const enum qplan_status status = make_files(plan, err);
     if (status == QPLAN_ERR_INVALID) /* the parts of a tensor explain two equal names better */
         QP_TRY(check_names(plan, err));
     QP_TRY(status);
+    QP_TRY(make_config(plan, err));
     return add_warnings(plan, err);
 }
 

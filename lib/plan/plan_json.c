@@ -41,31 +41,27 @@ static void put_output(struct qp_writer *w, const struct qplan_entry *entry)
     qp_json_close(w, '}');
 }
 
-static void put_tensor(struct qp_writer *w, const struct qp_plan_tensor *t)
+void qp_plan_put_members(struct qp_writer *w, const struct qp_plan_tensor *t)
 {
     char scheme[QPLAN_SCHEME_TEXT];
     if (qp_is_quantized(t))
         qplan_scheme_format(t->result.scheme, scheme);
-    qp_json_open(w, '{');
     put_head(w, t->source->entry);
     qp_json_key(w, "action");
     qp_json_put_str(w, qp_is_quantized(t) ? "quantize" : "keep");
     qp_json_key(w, "scheme");
     qp_json_put_str(w, qp_is_quantized(t) ? scheme : NULL);
     qp_json_key(w, "calibrate");
-    qp_json_put_str(w, qp_is_quantized(t) ? t->calibrator->name : NULL);
+    qp_json_put_str(w, qp_is_quantized(t) ? t->calibrator->method : NULL);
     qp_json_key(w, "rule");
     qp_json_put_str(w, t->rule);
     qp_json_key(w, "reason");
     qp_json_put_str(w, t->reason);
     qp_json_key(w, "outputs");
     qp_json_open(w, '[');
-    if (!qp_is_quantized(t))
-        put_output(w, t->result.entry);
-    for (unsigned i = 0; i < t->result.n_parts; i++)
-        put_output(w, t->result.parts[i].entry);
+    for (unsigned i = 0; i < qp_plan_n_outputs(t); i++)
+        put_output(w, qp_plan_output(t, i));
     qp_json_close(w, ']');
-    qp_json_close(w, '}');
 }
 
 static void put_source(struct qp_writer *w, const struct qp_source *source)
@@ -122,13 +118,44 @@ enum qplan_status qplan_plan_write_json(const struct qplan_plan *plan, qplan_wri
     qp_json_key(&w, "indivisible");
     qp_json_put_str(&w, qp_indivisible_words[plan->indivisible]);
     qp_json_key(&w, "zero_point");
-    qp_json_put_str(&w, qp_zero_point_words[plan->options.zero_point]);
+    qp_json_put_str(&w,
+                    qp_zero_point_words[plan->options.zero_point == QPLAN_ZERO_POINT_ASYMMETRIC]);
+    if (plan->options.activations != QPLAN_ACTIVATIONS_USUAL) {
+        qp_json_key(&w, "activations");
+        qp_json_put_str(&w, qp_activations_words[plan->options.activations - 1]);
+    }
+    if (plan->options.arithmetic != QPLAN_ARITHMETIC_QPLAN) {
+        qp_json_key(&w, "arithmetic");
+        qp_json_put_str(&w, qp_arithmetic_words[plan->options.arithmetic]);
+    }
+    if (plan->experts != QPLAN_EXPERTS_KEEP) {
+        qp_json_key(&w, "experts");
+        qp_json_put_str(&w, qp_experts_words[plan->experts]);
+    }
+    if (plan->positive_scales) {
+        qp_json_key(&w, "positive_scales");
+        qp_json_put_bool(&w, true);
+    }
+    if (plan->max_shard) {
+        qp_json_key(&w, "max_shard_size");
+        qp_json_put_u64(&w, plan->max_shard);
+    }
+    if (plan->n_copy) {
+        qp_json_key(&w, "copy");
+        qp_json_open(&w, '[');
+        for (size_t i = 0; i < plan->n_copy; i++)
+            qp_json_put_str(&w, plan->copy[i]);
+        qp_json_close(&w, ']');
+    }
     put_source(&w, &plan->checkpoint->source);
     put_files(&w, plan);
     qp_json_key(&w, "tensors");
     qp_json_open(&w, '[');
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        put_tensor(&w, &plan->tensors[i]);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        qp_json_open(&w, '{');
+        qp_plan_put_members(&w, &plan->tensors[i]);
+        qp_json_close(&w, '}');
+    }
     qp_json_close(&w, ']');
     qp_json_close(&w, '}');
     qp_puts(&w, "\n");

@@ -19,8 +19,9 @@ static bool tensors_alike(const void *ctx, size_t a, size_t b)
 {
     const struct qplan_plan *plan = ctx;
     const struct qp_plan_tensor *x = &plan->tensors[a], *y = &plan->tensors[b];
-    if (qp_is_quantized(x) != qp_is_quantized(y) || x->source->storage != y->source->storage ||
-        x->reason != y->reason)
+    if (qp_is_quantized(x) != qp_is_quantized(y) || x->source->storage != y->source->storage)
+        return false;
+    if (!qp_is_quantized(x) && strcmp(x->reason, y->reason) != 0)
         return false;
     if (qp_is_quantized(x) && !qp_scheme_equal(x->result.scheme, y->result.scheme))
         return false;

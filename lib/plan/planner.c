@@ -1,12 +1,13 @@
 /*
- * planner.c - decides what becomes of every tensor. Works on the header alone: all that can fail
- * for a name, a shape or a type fails here, before a byte of data is read.
+ * planner.c - makes a plan: decisions, checked against shapes and the layout. Works on the header
+ * alone: all that can fail for a name, a shape or a type fails here, before a byte of data is read.
  */
-#include "plan.h"
+#include "choose.h"
+#include "family.h"
+#include "faults.h"
 
 #include "formats/record.h"
 #include "lib/base/alloc.h"
-#include "lib/base/glob.h"
 #include "lib/model/dtype.h"
 
 #include <inttypes.h>
@@ -27,24 +28,35 @@ const char *qp_unquantizable(const struct qp_tensor *tensor)
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,
                               struct qplan_error *err)
 {
-    const size_t n = checkpoint->n_tensors;
-    *out = NULL;
     struct qplan_plan *plan = qp_alloc(1, sizeof *plan);
+    *out = plan;
     if (!plan)
         return qp_fail_memory(err, "plan", sizeof *plan);
     plan->checkpoint = checkpoint;
     plan->format = qp_format_find("qplan");
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_plan_take_tensors(struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_arrangement wish = {.split = plan->experts == QPLAN_EXPERTS_SPLIT,
+                                        .stack = plan->format->stacks_experts};
+    QP_TRY(qp_arrange(&plan->sources, plan->checkpoint, &wish, err));
+    const size_t n = plan->sources.n;
     plan->tensors = qp_alloc(n, sizeof *plan->tensors);
-    if (!plan->tensors) {
-        qplan_plan_free(plan);
+    if (!plan->tensors)
         return qp_fail_memory(err, "plan", n * sizeof *plan->tensors);
-    }
     plan->n_tensors = n;
     for (size_t i = 0; i < n; i++)
-        plan->tensors[i] = (struct qp_plan_tensor){.source = &checkpoint->tensors[i],
-                                                   .result = checkpoint->tensors[i]};
-    *out = plan;
+        plan->tensors[i] = (struct qp_plan_tensor){.source = &plan->sources.list[i],
+                                                   .result = plan->sources.list[i]};
     return QPLAN_OK;
+}
+
+struct qp_plan_tensor *qp_plan_find(const struct qplan_plan *plan, const char *name, size_t n)
+{
+    const struct qp_tensor *found = qp_arranged_find(&plan->sources, name, n);
+    return found ? &plan->tensors[found - plan->sources.list] : NULL;
 }
 
 void qplan_plan_free(struct qplan_plan *plan)
@@ -52,6 +64,7 @@ void qplan_plan_free(struct qplan_plan *plan)
     if (!plan)
         return;
     qp_free(plan->tensors);
+    qp_arranged_free(&plan->sources);
     qp_news_free(&plan->news);
     qp_free(plan->outputs);
     qp_free(plan->parts);
@@ -68,14 +81,25 @@ enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_ten
     return plan->last_scheme ? QPLAN_OK : qp_fail_memory(err, "plan", sizeof *scheme);
 }
 
+void qp_plan_keep(struct qp_plan_tensor *t, const char *rule, const char *reason)
+{
+    t->calibrator = NULL;
+    t->result.scheme = NULL;
+    t->rule = rule;
+    t->reason = reason;
+}
+
 enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint,
                                        struct qplan_error *err)
 {
     const struct qp_listing *listing = &checkpoint->source.listing;
+    if (checkpoint->is_decoded) /* no other quantized tensor passed when it was opened */
+        return QPLAN_OK;
     if (checkpoint->format) {
         qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
-                "already quantized: expected a plain checkpoint, found " QP_LAYOUT_KEY
-                " in its metadata");
+                "already quantized: expected a plain checkpoint, found %s",
+                qp_has_records(listing) ? QP_LAYOUT_KEY " in its metadata"
+                                        : "a quantization in its config.json");
         qp_advise(err, QPLAN_ADVICE_DEQUANTIZE);
         return QPLAN_ERR_INVALID;
     }
@@ -99,40 +123,15 @@ static bool divides(const struct qp_plan_tensor *t)
            t->source->shape[t->source->rank - 1] % scheme->group == 0;
 }
 
-static void keep(struct qp_plan_tensor *t, const char *rule, const char *reason)
+static void keep_unfit(struct qp_plan_tensor *t, const char *reason)
 {
-    t->calibrator = NULL;
-    t->result.scheme = NULL;
-    t->rule = rule;
-    t->reason = reason;
-}
-
-#define LISTED 20
-
-/* Tensors that share a fault: the first LISTED are named in the message, the rest counted. */
-struct fault_list {
-    struct qplan_error *err;
-    size_t n;
-};
-
-static void add_fault(struct fault_list *list, const struct qp_tensor *t)
-{
-    char quoted[QP_QUOTED], shape[256];
-    if (list->n++ < LISTED)
-        qp_fail_more(list->err, "%s%s %s", list->n > 1 ? ", " : "",
-                     qp_quote(quoted, t->name, t->name_len),
-                     qp_format_list(shape, sizeof shape, t->shape, t->rank));
-}
-
-static void end_faults(const struct fault_list *list)
-{
-    if (list->n > LISTED)
-        qp_fail_more(list->err, " and %zu more", list->n - LISTED);
+    qp_plan_keep(t, t->rule, reason);
+    t->unfit = t->source;
 }
 
 static enum qplan_status check_axes(struct qplan_plan *plan, struct qplan_error *err)
 {
-    struct fault_list list = {.err = err};
+    struct qp_faults list = {.err = err};
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
         struct qplan_scheme resolved;
@@ -145,172 +144,182 @@ static enum qplan_status check_axes(struct qplan_plan *plan, struct qplan_error 
         if (list.n == 0)
             qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
                     "axis %d does not exist in: ", t->result.scheme->axis);
-        add_fault(&list, t->source);
+        qp_faults_add(&list, t->source);
     }
-    end_faults(&list);
-    return list.n ? QPLAN_ERR_INVALID : QPLAN_OK;
+    return qp_faults_end(&list);
 }
 
 static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_error *err)
 {
-    struct fault_list list = {.err = err};
+    struct qp_faults list = {.err = err};
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
         if (!qp_is_quantized(t) || divides(t) || plan->indivisible == QPLAN_INDIVISIBLE_RAGGED)
             continue;
         if (plan->indivisible == QPLAN_INDIVISIBLE_KEEP) {
-            keep(t, t->rule, "indivisible");
+            keep_unfit(t, "indivisible");
             continue;
         }
         if (list.n == 0)
             qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
                     "group size %" PRIu64 " does not divide the last axis of: ",
                     t->result.scheme->group);
-        add_fault(&list, t->source);
+        qp_faults_add(&list, t->source);
     }
-    end_faults(&list);
-    if (list.n == 0)
-        return QPLAN_OK;
-    qp_advise(err, QPLAN_ADVICE_INDIVISIBLE);
-    return QPLAN_ERR_INVALID;
+    if (list.n > 0)
+        qp_advise(err, QPLAN_ADVICE_INDIVISIBLE);
+    return qp_faults_end(&list);
 }
 
-/* What the layout cannot store is kept, with the layout's reason. */
-static void keep_misfits(struct qplan_plan *plan)
+/* What a scheme leaves open is set by the layout. */
+static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                    struct qplan_error *err)
 {
-    for (size_t i = 0; i < plan->n_tensors && plan->format->misfit; i++) {
+    const struct qp_format *format = plan->format;
+    const enum qplan_status status = plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE;
+    struct qplan_scheme scheme = *t->result.scheme;
+    char text[QPLAN_SCHEME_TEXT], quoted[QP_QUOTED];
+    const char *instead =
+        format->fit ? format->fit(&scheme, (enum qplan_storage)t->source->storage, &plan->options)
+                    : NULL;
+    if (!instead)
+        return qp_plan_set_scheme(plan, t, &scheme, err);
+    (void)qplan_scheme_format(t->result.scheme, text);
+    return qp_fail(err, status, "scheme", "%s cannot be stored by %s for %s: expected %s", text,
+                   format->name, qp_quote(quoted, t->source->name, t->source->name_len), instead);
+}
+
+/* Why the layout cannot store a tensor, or NULL. */
+static const char *misfit(const struct qp_format *format, const struct qp_tensor *t)
+{
+    if (format->rank && t->rank != format->rank)
+        return "not 2-D";
+    return format->misfit ? format->misfit(t) : NULL;
+}
+
+/* Decisions as the layout stores them: what it cannot store is kept, with its reason. */
+static enum qplan_status fit_layout(struct qplan_plan *plan, struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        const char *reason = qp_is_quantized(t) ? plan->format->misfit(&t->result) : NULL;
+        if (!qp_is_quantized(t))
+            continue;
+        QP_TRY(fit_scheme(plan, t, err));
+        t->result.variant = (uint8_t)plan->format->variant(&t->result, &plan->options);
+        const char *reason = misfit(plan->format, &t->result);
         if (reason)
-            keep(t, t->rule, reason);
+            keep_unfit(t, reason);
     }
+    return QPLAN_OK;
+}
+
+/* ---- Arithmetic --------------------------------------------------------------------------------
+ */
+
+/* The calibrators that have scales above 0 alone. */
+static enum qplan_status use_positive(struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_calibrator *last = NULL, *varied = NULL; /* most tensors share theirs */
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!qp_is_quantized(t) || t->result.scheme->asymmetric || !t->calibrator->either_sign)
+            continue;
+        if (t->calibrator != last)
+            varied = qp_calibrator_positive(t->calibrator, &plan->arena);
+        last = t->calibrator;
+        t->calibrator = varied;
+        if (!varied)
+            return qp_fail_memory(err, "plan", sizeof *varied);
+    }
+    return QPLAN_OK;
+}
+
+/* Searches are for integers: of floats and tables they know nothing. */
+static enum qplan_status check_searches(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!qp_is_quantized(t) || !t->calibrator->takes_weights)
+            continue;
+        if (qp_is_valued(qp_code_type(t->result.scheme->dtype)->kind))
+            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE,
+                           "calibrate", "%s is for integer codes, found %s", t->calibrator->name,
+                           qplan_dtype_name(t->result.scheme->dtype));
+    }
+    return QPLAN_OK;
+}
+
+/* The recipe of the layout's tool takes the place of each calibrator. */
+static enum qplan_status use_variants(struct qplan_plan *plan, struct qplan_error *err)
+{
+    char subject[512];
+    QP_TRY(check_searches(plan, err));
+    if (plan->positive_scales)
+        QP_TRY(use_positive(plan, err));
+    if (plan->options.arithmetic == QPLAN_ARITHMETIC_QPLAN)
+        return QPLAN_OK;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        const enum qplan_storage storage = (enum qplan_storage)t->source->storage;
+        if (!qp_is_quantized(t))
+            continue;
+        const struct qp_calibrator *recipe = qp_recipe_find(plan->format->recipe, t->calibrator);
+        if (!recipe)
+            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE,
+                           "calibrate", "arithmetic reference has minmax alone, found %s",
+                           t->calibrator->method);
+        t->calibrator = recipe;
+        if (!qp_calibrator_takes(t->calibrator, qp_storage_row(storage)->dtype))
+            return qp_fail(err, QPLAN_ERR_INVALID,
+                           qp_checkpoint_subject(subject, plan->checkpoint, t->source),
+                           "arithmetic reference is not for this type: expected F32, F16 or BF16, "
+                           "found %s",
+                           qplan_storage_name(storage));
+        if (!qp_recipe_makes(t->calibrator, t->result.scheme))
+            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE, "scheme",
+                           "arithmetic reference of %s is not for such codes: expected integers%s",
+                           plan->format->name, t->calibrator->takes_fp8 ? " or fp8" : "");
+        if (t->calibrator->asymmetric && !t->result.scheme->asymmetric)
+            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE, "scheme",
+                           "arithmetic reference of %s has no symmetric codes", plan->format->name);
+    }
+    return QPLAN_OK;
 }
 
 enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err)
 {
     QP_TRY(check_axes(plan, err));
+    QP_TRY(fit_layout(plan, err));
     QP_TRY(check_groups(plan, err));
-    keep_misfits(plan);
+    if (!plan->may_divide)
+        QP_TRY(qp_families_agree(plan, err));
+    QP_TRY(use_variants(plan, err));
     plan->n_quantized = 0;
     for (size_t i = 0; i < plan->n_tensors; i++)
         plan->n_quantized += qp_is_quantized(&plan->tensors[i]);
     return QPLAN_OK;
 }
 
-/* ---- Decisions ---------------------------------------------------------------------------------
- */
-
-/* The patterns of one option, and whether each has matched a tensor that it is meant for. */
-struct patterns {
-    const char *option;
-    const char *const *list;
-    size_t n;
-    const char **rules; /* "include:GLOB" in the plan's arena */
-    bool *used;
-};
-
-static enum qplan_status prepare_patterns(struct patterns *p, struct qp_arena *arena,
-                                          struct qplan_error *err)
-{
-    p->rules = qp_arena_alloc(arena, p->n, sizeof *p->rules);
-    p->used = qp_arena_alloc(arena, p->n, sizeof *p->used);
-    if (!p->rules || !p->used)
-        return qp_fail_memory(err, p->option, p->n * sizeof *p->rules);
-    for (size_t i = 0; i < p->n; i++) {
-        QP_TRY(qp_glob_check(p->list[i], err));
-        char *prefix = qp_arena_join(arena, p->option, strlen(p->option), ":");
-        p->rules[i] = prefix ? qp_arena_join(arena, prefix, strlen(prefix), p->list[i]) : NULL;
-        if (!p->rules[i])
-            return qp_fail_memory(err, p->option, strlen(p->list[i]));
-    }
-    return QPLAN_OK;
-}
-
-/* The rule of the first pattern that matches; marks every one that does. */
-static const char *match_patterns(struct patterns *p, const struct qp_tensor *t, bool counts)
-{
-    const char *rule = NULL;
-    for (size_t i = 0; i < p->n; i++) {
-        if (!qp_glob_match(p->list[i], t->name, t->name_len))
-            continue;
-        p->used[i] |= counts;
-        if (!rule)
-            rule = p->rules[i];
-    }
-    return rule;
-}
-
-static enum qplan_status check_patterns(const struct patterns *p, const char *what,
-                                        const char *subject, struct qplan_error *err)
-{
-    char quoted[QP_QUOTED];
-    for (size_t i = 0; i < p->n; i++) {
-        if (!p->used[i])
-            return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s pattern %s matches no %s",
-                           p->option, qp_quote(quoted, p->list[i], strlen(p->list[i])), what);
-    }
-    return QPLAN_OK;
-}
-
-static void decide(struct qp_plan_tensor *t, const struct qplan_plan_options *options,
-                   const struct qp_calibrator *calibrator, struct patterns *include,
-                   struct patterns *exclude)
-{
-    const char *unfit = qp_unquantizable(t->source);
-    const char *excluded = match_patterns(exclude, t->source, true);
-    const char *included = match_patterns(include, t->source, !unfit);
-    const char *rule = include->n ? included : "select:all";
-    if (qp_tensor_bytes(t->source) == 0) {
-        keep(t, NULL, "empty");
-    } else if (excluded) {
-        keep(t, excluded, "excluded");
-    } else if (!rule) {
-        keep(t, "include", "not selected");
-    } else if (unfit) {
-        keep(t, rule, unfit);
-    } else {
-        t->result.scheme = &options->scheme; /* until it is resolved */
-        t->calibrator = calibrator;
-        t->rule = rule;
-    }
-}
-
-static enum qplan_status decide_all(struct qplan_plan *plan,
-                                    const struct qplan_plan_options *options,
-                                    struct qplan_error *err)
-{
-    const char *shown = plan->checkpoint->source.listing.shown;
-    const struct qp_calibrator *calibrator =
-        qp_calibrator_find(options->calibrate ? options->calibrate : "minmax");
-    struct patterns include = {"include", options->include, options->n_include, NULL, NULL};
-    struct patterns exclude = {"exclude", options->exclude, options->n_exclude, NULL, NULL};
-    if (!calibrator)
-        return qp_fail_name(err, QPLAN_ERR_USAGE, "calibrate", "unknown method", options->calibrate,
-                            qplan_calibrator_name);
-    QP_TRY(prepare_patterns(&include, &plan->arena, err));
-    QP_TRY(prepare_patterns(&exclude, &plan->arena, err));
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        decide(&plan->tensors[i], options, calibrator, &include, &exclude);
-    QP_TRY(check_patterns(&exclude, "tensor", shown, err));
-    QP_TRY(check_patterns(&include, "tensor that can be quantized", shown, err));
-    return qp_plan_check(plan, err);
-}
-
 /* ---- The name of the output --------------------------------------------------------------------
  */
 
 /*
- * STEM.DTYPE[-GRAN][-asym|-sym][-narrow].safetensors, of a folder STEM-DTYPE...; what is the
- * default is left out.
+ * STEM.DTYPE[-GRAN][-asym|-sym|-bias][-narrow].safetensors, of a folder STEM-DTYPE..., in a layout
+ * other than the native one with its name before the type; what is the default is left out. A tag
+ * stands for all of that.
  */
-static enum qplan_status name_output(struct qplan_plan *plan, const struct qplan_scheme *scheme,
+static enum qplan_status name_output(struct qplan_plan *plan,
+                                     const struct qplan_plan_options *options,
                                      struct qplan_error *err)
 {
+    const struct qplan_scheme *scheme = &options->scheme;
+    const bool is_folder = plan->checkpoint->source.is_folder;
     struct qplan_scheme plain = *scheme, usual;
     char text[QPLAN_SCHEME_TEXT];
     plain.scale_dtype = QPLAN_F32;
     QP_TRY(qplan_scheme_default(&usual, scheme->dtype, err));
     usual.asymmetric = scheme->asymmetric;
+    usual.bias = scheme->bias;
     usual.narrow = scheme->narrow;
     qplan_scheme_format(&plain, text);
     /* "int4:g128:asym": the second part is the granularity, dropped where it is the default. */
@@ -323,20 +332,35 @@ static enum qplan_status name_output(struct qplan_plan *plan, const struct qplan
     struct qp_writer w;
     qp_writer_init(&w);
     qp_put_stem(&w, &plan->checkpoint->source);
-    qp_printf(&w, plan->checkpoint->source.is_folder ? "-%s" : ".%s" QP_CHECKPOINT_SUFFIX, text);
+    qp_puts(&w, is_folder ? "-" : ".");
+    if (!options->tag && plan->format != qp_format_find("qplan")) {
+        qp_puts(&w, plan->format->name);
+        qp_puts(&w, "-");
+    }
+    qp_puts(&w, options->tag ? options->tag : text);
+    qp_puts(&w, is_folder ? "" : QP_CHECKPOINT_SUFFIX);
     plan->output_name = w.error ? NULL : qp_arena_join(&plan->arena, w.data, w.n, "");
     qp_writer_free(&w);
     return plan->output_name ? QPLAN_OK : qp_fail_memory(err, "plan", QPLAN_SCHEME_TEXT);
 }
 
-static enum qplan_status choose_format(struct qplan_plan *plan, const char *name,
+/* Rules may give every tensor a scheme of its own. */
+static enum qplan_status name_mixed(struct qplan_plan *plan, struct qplan_error *err)
+{
+    plan->output_name = qp_plan_mixed_name(plan);
+    return plan->output_name ? QPLAN_OK : qp_fail_memory(err, "plan", 0);
+}
+
+static enum qplan_status choose_format(struct qplan_plan *plan,
+                                       const struct qplan_plan_options *options,
                                        struct qplan_error *err)
 {
-    if (name)
-        plan->format = qp_format_find(name);
-    return plan->format ? QPLAN_OK
-                        : qp_fail_name(err, QPLAN_ERR_USAGE, "format", "unknown layout", name,
-                                       qplan_format_name);
+    if (options->format)
+        plan->format = qp_format_find(options->format);
+    if (!plan->format)
+        return qp_fail_name(err, QPLAN_ERR_USAGE, "format", "unknown layout", options->format,
+                            qplan_format_name);
+    return qp_plan_check_settings(plan, NULL, err);
 }
 
 enum qplan_status qplan_plan_make(struct qplan_plan **out,
@@ -345,18 +369,38 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
 {
     *out = NULL;
     struct qplan_plan *plan;
+    if (!qp_scheme_is_sound(&options->scheme))
+        return qp_fail(
+            err, QPLAN_ERR_USAGE, "scheme",
+            "its parts do not go together: expected a bias with unsigned codes, a narrow "
+            "range with signed ones, floats and tables symmetric");
     QP_TRY(qp_plan_check_source(checkpoint, err));
     QP_TRY(qp_plan_new(&plan, checkpoint, err));
     plan->indivisible = options->indivisible;
     plan->nonfinite = options->nonfinite;
+    plan->positive_scales = options->positive_scales;
     plan->options.zero_point = options->zero_point;
-    enum qplan_status status = choose_format(plan, options->format, err);
+    plan->options.activations = options->activations;
+    plan->options.arithmetic = options->arithmetic;
+    plan->experts = options->experts;
+    plan->max_shard = options->max_shard_bytes;
+    plan->is_document = options->rules != NULL; /* which has the schemes */
+    enum qplan_status status = choose_format(plan, options, err);
+    for (size_t i = 0; status == QPLAN_OK && i < options->n_copy; i++)
+        status = qp_plan_add_copy(plan, options->copy[i], err);
     if (status == QPLAN_OK)
-        status = decide_all(plan, options, err);
+        status = qp_plan_take_tensors(plan, err);
     if (status == QPLAN_OK)
-        status = name_output(plan, &options->scheme, err);
+        status = qp_choose(plan, options, err);
     if (status == QPLAN_OK)
-        status = qp_side_find(&plan->side, &checkpoint->source, options->copy, options->n_copy,
+        status = qp_plan_check(plan, err);
+    if (status == QPLAN_OK && options->n_importance)
+        status = qp_plan_weigh(plan, options, err);
+    if (status == QPLAN_OK)
+        status = options->rules && !options->tag ? name_mixed(plan, err)
+                                                 : name_output(plan, options, err);
+    if (status == QPLAN_OK)
+        status = qp_side_find(&plan->side, &checkpoint->source, plan->copy, plan->n_copy,
                               &plan->arena, err);
     if (status == QPLAN_OK)
         status = qp_plan_layout(plan, err);

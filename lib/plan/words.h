@@ -14,12 +14,13 @@ static const char *const qp_indivisible_words[] = {[QPLAN_INDIVISIBLE_ERROR] = "
                                                    [QPLAN_INDIVISIBLE_KEEP] = "keep",
                                                    [QPLAN_INDIVISIBLE_RAGGED] = "ragged",
                                                    NULL};
-static const char *const qp_zero_point_words[] = {
-    [QPLAN_ZERO_POINT_ALWAYS] = "always", [QPLAN_ZERO_POINT_ASYMMETRIC] = "asymmetric", NULL};
-
-/* Reasons for keeping a tensor, as reports name them. */
-static const char *const qp_reasons[] = {
-    "rank 0",       "rank 1",      "not a float", "excluded",      "rule keep",
-    "not selected", "indivisible", "empty",       "not quantized", NULL};
+/* In the order of the enum, from QPLAN_ACTIVATIONS_NONE on. */
+static const char *const qp_activations_words[] = {"none", "dynamic", NULL};
+/* Nothing asked for is written as "always", in every layout. */
+static const char *const qp_zero_point_words[] = {"always", "asymmetric", NULL};
+static const char *const qp_arithmetic_words[] = {
+    [QPLAN_ARITHMETIC_QPLAN] = "qplan", [QPLAN_ARITHMETIC_REFERENCE] = "reference", NULL};
+static const char *const qp_experts_words[] = {
+    [QPLAN_EXPERTS_KEEP] = "keep", [QPLAN_EXPERTS_SPLIT] = "split", NULL};
 
 #endif

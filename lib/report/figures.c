@@ -45,6 +45,16 @@ struct qp_figures qp_row_figures(const struct qp_row *row)
     return f;
 }
 
+const char *qp_report_recipe(const struct qplan_report *report)
+{
+    for (size_t i = 0; i < report->n_rows; i++) {
+        const char *name = report->rows[i].tested->tensor->calibrate;
+        if (qp_is_recipe(name))
+            return name;
+    }
+    return NULL;
+}
+
 /* ---- Sums --------------------------------------------------------------------------------------
  */
 
@@ -78,6 +88,7 @@ void qp_figures_add(struct qp_figures *total, const struct qp_figures *f)
     total->code_bits += f->code_bits;
     total->compared += f->compared;
     if (f->has_facts) {
+        total->facts.negative += f->facts.negative;
         total->facts.half_step = larger(total->facts.half_step, f->facts.half_step);
         total->facts.bound = larger(total->facts.bound, f->facts.bound);
     }

@@ -62,6 +62,7 @@ VALUE(of_ratio, ratio((double)f->sums.source_bytes, (double)f->sums.data_bytes))
 VALUE(of_bpw, ratio(8.0 * (double)f->sums.data_bytes, (double)f->sums.elements))
 VALUE(of_scale_min, number(f->facts.scale_min))
 VALUE(of_scale_max, number(f->facts.scale_max))
+VALUE(of_negative, count(f->facts.negative))
 VALUE(of_half_step, not_negative(f->facts.half_step))
 VALUE(of_bound, not_negative(f->facts.bound))
 VALUE(of_max_abs, not_negative(f->errors.max_abs))
@@ -167,6 +168,7 @@ const struct qp_metric qp_metrics[] = {
      "bits",     "bits per weight"},
     {"scale_min",    QP_NUMBER,  FACTS,  TENSORS, NO_GATE,     of_scale_min,    NULL, NULL},
     {"scale_max",    QP_NUMBER,  FACTS,  TENSORS, NO_GATE,     of_scale_max,    NULL, NULL},
+    {"negative_scales", QP_COUNT, FACTS, JSON,    NO_GATE,     of_negative,     NULL, NULL},
     {"half_step",    QP_NUMBER,  FACTS,  JSON,    WORST, HIGH, of_half_step,
      "value",    "half of the largest scale"},
     {"bound",        QP_NUMBER,  FACTS,  ALL,     WORST, HIGH, of_bound,

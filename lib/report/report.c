@@ -63,8 +63,7 @@ static const struct qp_plan_tensor *planned_as(const struct qplan_plan *plan,
     if (i < plan->n_tensors && qp_compare_text(planned->source->name, planned->source->name_len,
                                                t->name, t->name_len) == 0)
         return planned;
-    const struct qplan_checkpoint *c = plan->checkpoint;
-    return &plan->tensors[qp_checkpoint_find(c, t->name, t->name_len) - c->tensors];
+    return qp_plan_find(plan, t->name, t->name_len);
 }
 
 /* Rule and reason of a row, and room for the facts of a quantized one. */

@@ -102,6 +102,10 @@ struct qp_figures qp_row_figures(const struct qp_row *row);
 /* Adds the numbers of one more tensor: counts and errors add up, of bounds the largest counts. */
 void qp_figures_add(struct qp_figures *total, const struct qp_figures *f);
 
+/* The recipe of another tool that made tensors of the report, as records name it; NULL = none did.
+ */
+const char *qp_report_recipe(const struct qplan_report *report);
+
 /* The name of a tensor, safe to print. */
 void qp_put_name(struct qp_writer *w, const struct qp_tensor *t);
 

@@ -205,6 +205,8 @@ enum qplan_status qplan_report_write_json(const struct qplan_report *report, qpl
     put_text(&w, "command", report->command);
     put_text(&w, "version", QPLAN_VERSION);
     put_count(&w, "numerics", QPLAN_NUMERICS);
+    if (qp_report_recipe(report))
+        put_text(&w, "arithmetic", "reference");
     put_files(&w, report);
     put_totals(&w, report);
     qp_json_key(&w, "tensors");

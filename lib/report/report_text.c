@@ -304,9 +304,14 @@ static void put_totals(struct printer *p)
         qp_puts(p->w, "\nerror:");
         put_summary(p, true);
     }
-    if (report->source_path)
-        qp_puts(p->w, report->proof.holds ? "\nproven: every element is within its bound"
-                                          : "\nNOT PROVEN");
+    const char *recipe = qp_report_recipe(report);
+    if (report->source_path && report->proof.holds && recipe)
+        qp_printf(p->w, "\nproven: every code and parameter is what %s gives", recipe);
+    else if (report->source_path && report->proof.holds)
+        qp_printf(p->w, "\nproven: every element is within its bound%s",
+                  report->total.errors.clipped ? ", or clipped to the nearer end" : "");
+    else if (report->source_path)
+        qp_puts(p->w, "\nNOT PROVEN");
     qp_puts(p->w, "\n");
 }
 
@@ -315,7 +320,7 @@ static void put_head(struct printer *p)
     const struct qplan_report *report = p->report;
     char shown[512];
     qp_printf(p->w, "%s: %s, ", qp_escape(shown, sizeof shown, report->path, strlen(report->path)),
-              strcmp(report->format, "qplan") == 0 ? "quantized by qplan" : "safetensors");
+              strcmp(report->format, "qplan") == 0 ? "quantized by qplan" : report->format);
     put_bytes(p->w, report->total.sums.file_bytes);
     qp_printf(p->w, ", header %" PRIu64 " bytes\n", report->header_bytes);
     if (report->source_path)

@@ -10,11 +10,12 @@ static enum qplan_status quantize_small(const struct qp_worker *batch,
 {
     const size_t tile_bytes = batch->context->job->tile_bytes;
     const uint64_t n_elems = tile_bytes / qp_source_elem_bytes(t);
-    const struct qp_unit unit = {.kind = QP_UNIT_WHOLE,
-                                 .tensor = t,
-                                 .batch = batch->unit->batch,
-                                 .limits = {n_elems, tile_bytes / 64, n_elems, n_elems},
-                                 .n_strips = UINT64_MAX};
+    const struct qp_unit unit = {
+        .kind = QP_UNIT_WHOLE,
+        .tensor = t,
+        .batch = batch->unit->batch,
+        .limits = {.elems = n_elems, .sets = tile_bytes / 64, .apart = n_elems, .cached = n_elems},
+        .n_strips = UINT64_MAX};
     return qp_quantize_strips(batch, &unit, bytes);
 }
 

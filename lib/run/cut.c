@@ -12,9 +12,12 @@ static uint64_t cut_before(const struct qp_sets *sets, uint64_t grain, uint64_t 
 }
 
 /* Columns that a strip must be a multiple of: whole sets, and whole words of codes. */
-static uint64_t column_unit(const struct qp_sets *sets, uint64_t grain)
+static uint64_t column_unit(const struct qp_sets *sets, const struct qp_limits *limits,
+                            uint64_t grain)
 {
     uint64_t unit = sets->col_width;
+    if (limits->tall > 1 && sets->n_bands == 1 && unit == sets->last_len) /* a row is a set */
+        return qp_min_u64(limits->tall, sets->n_sets) * unit;
     while (unit % sets->last_len != 0 && unit % grain != 0)
         unit += sets->col_width;
     return unit;
@@ -24,15 +27,17 @@ static uint64_t column_unit(const struct qp_sets *sets, uint64_t grain)
 static bool whole_bands(const struct qp_sets *sets, const struct qp_limits *limits, uint64_t band,
                         struct qp_strip *strip)
 {
+    const uint64_t tall = qp_max_u64(limits->tall, 1);
     uint64_t band_elems = sets->band_rows * sets->row_len;
-    if (band_elems > limits->elems || sets->n_cols > limits->sets)
-        return false;
-    uint64_t most =
-        qp_min_u64(qp_max_u64(limits->cached / band_elems, 1), limits->sets / sets->n_cols);
     uint64_t left = sets->n_bands - band;
     if (sets->band_rows > 1)
         left = qp_min_u64(left, sets->period_bands - band % sets->period_bands);
-    strip->n_bands = qp_min_u64(most, left);
+    const uint64_t least = qp_min_u64(tall, left);
+    if (least > limits->elems / band_elems || least > limits->sets / sets->n_cols)
+        return false;
+    uint64_t most =
+        qp_min_u64(qp_max_u64(limits->cached / band_elems, least), limits->sets / sets->n_cols);
+    strip->n_bands = most < left ? most - most % least : left;
     uint64_t last = band + strip->n_bands - 1;
     strip->n_rows = qp_band_row(sets, last) + qp_band_rows(sets, last) - strip->row;
     strip->n_cols = sets->row_len;
@@ -83,7 +88,7 @@ static void many_pieces(const struct qp_sets *sets, const struct qp_limits *limi
 void qp_strip_at(const struct qp_sets *sets, const struct qp_limits *limits, size_t elem_bytes,
                  uint64_t grain, uint64_t band, uint64_t col, struct qp_strip *strip)
 {
-    const uint64_t unit = column_unit(sets, grain);
+    const uint64_t unit = column_unit(sets, limits, grain);
     *strip = (struct qp_strip){.band = band,
                                .n_bands = 1,
                                .row = qp_band_row(sets, band),

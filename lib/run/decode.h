@@ -10,6 +10,8 @@
 struct qp_decoder {
     const struct qp_source *source;
     const struct qp_tensor *tensor;
+    bool rounds; /* values are as decoders of the layout have them: of biased codes each step is
+                  * rounded; products are not yet divided by the largest code */
     const struct qp_work_kernels *work;
     const struct qp_quantizer *quantizer;
     struct qp_code_rule rule;
@@ -21,6 +23,8 @@ struct qp_decoder {
     void *y;                       /* room for QP_BLOCK values */
     struct qp_param_window window; /* the parameters in memory, room for window_sets */
     size_t window_sets;
+    void *steps;       /* room for window_sets numbers, unless .rounds */
+    const void *scale; /* what codes of the window are multiplied by: its scales, or steps */
     uint64_t window_set, window_end; /* its first set, and the element at which it ends */
     uint64_t at;                     /* what comes next */
 };
@@ -37,9 +41,15 @@ struct qp_decoded {
 
 #define QP_DECODE_ROOM(n) QP_PART_ROOM(n, 1)
 
+/* Rounds n decoded values, but not of biased codes, to the type that decoders of the layout work
+ * in.
+ */
+void qp_decode_round(const struct qp_tensor *tensor, const struct qp_work_kernels *work, size_t n,
+                     void *y);
+
 /*
- * Reads the codes of the range. The caller has set source, tensor, work, elem, n, room, y, and the
- * window with its room.
+ * Reads the codes of the range. The caller has set source, tensor, work, elem, n, room, y, the
+ * window with its room, and rounds or steps.
  */
 enum qplan_status qp_decode_begin(struct qp_decoder *decoder, enum qplan_isa isa,
                                   struct qplan_error *err);
@@ -47,5 +57,8 @@ enum qplan_status qp_decode_begin(struct qp_decoder *decoder, enum qplan_isa isa
 /* Reads parameters if need be and decodes the next part; found is false at the end of the range. */
 enum qplan_status qp_decode_next(struct qp_decoder *decoder, struct qp_decoded *part, bool *found,
                                  struct qplan_error *err);
+
+/* Decodes a part once more, as decoders of the layout do. */
+void qp_decode_again(const struct qp_decoder *decoder, const struct qp_decoded *part);
 
 #endif

@@ -36,7 +36,7 @@ void qp_flat_begin(struct qp_flat_walk *walk, enum qplan_dtype as)
                               .as = as,
                               .rule = qp_code_rule(t->scheme),
                               .packed = qp_part_is_nibbles(qp_tensor_part(t, QP_CODES))};
-    qp_sets_make(&walk->work.sets, t->scheme, t->shape, t->rank);
+    qp_stored_sets(&walk->work.sets, t);
     walk->data = (struct qp_flat_data){
         .scale = walk->b->window.scale, .zero = walk->b->window.zero, .bound = walk->b->bound};
 }
@@ -107,8 +107,8 @@ enum qplan_status qp_flat_measure(struct qp_flat_walk *walk, const void *src,
 {
     const struct qp_set_window *w = &walk->work.window;
     walk->data.src = src;
-    kernels(walk)->work->bounds((size_t)(w->n + w->more), walk->data.scale, walk->work.rule.type,
-                                walk->b->bound);
+    kernels(walk)->work->bounds((size_t)(w->n + w->more), walk->data.scale, walk->data.zero,
+                                &walk->work.rule, walk->b->bound);
     QP_TRY(qp_device_measure(walk->b->lane, &walk->work, &walk->data, walk->b->found, err));
     if (!qp_device_is_checked(walk->device))
         return QPLAN_OK;

@@ -15,6 +15,10 @@
 #define TILE_LEAST   ((size_t)64 << 10)
 /* Larger ones of all workers together: what leaves the cache that they share gains nothing. */
 #define WISHES_MOST ((uint64_t)64 << 20)
+/* Rows of turned parts: of all workers together, but of each no less and no more than this. */
+#define HOLDS_MOST ((uint64_t)32 << 20)
+#define HOLD_LEAST ((uint64_t)4 << 20)
+#define HOLD_MOST  ((size_t)16 << 20)
 /* For a device: large enough that a copy over a bus runs at its full speed. */
 #define TILE_DEVICE ((size_t)4 << 20)
 
@@ -34,7 +38,7 @@ static void *carve_worker(const struct qp_job *job, struct qp_carve *carve, size
                           void *scratch)
 {
     void *buffers = qp_take(carve, job->ops->buffers_size);
-    job->ops->carve(carve, tile_bytes, buffers ? buffers : scratch);
+    job->ops->carve(carve, tile_bytes, job, buffers ? buffers : scratch);
     return buffers;
 }
 
@@ -93,7 +97,7 @@ static bool fits(struct qp_job *job)
 /* Smaller tiles, then a smaller team; false when both are at their least. */
 static bool shrink(struct qp_job *job)
 {
-    if (job->tile_bytes > TILE_LEAST)
+    if (job->tile_bytes > job->tile_least)
         job->tile_bytes -= TILE_LEAST;
     else if (job->n_workers > 1)
         job->n_workers--;
@@ -104,11 +108,23 @@ static bool shrink(struct qp_job *job)
 
 static enum qplan_status fail_cap(struct qp_job *job, struct qplan_error *err)
 {
-    const bool host = team_bytes(job, 1, TILE_LEAST) > memory_cap(job);
+    const bool host = team_bytes(job, 1, job->tile_least) > memory_cap(job);
     return qp_fail(err, QPLAN_ERR_MEMORY, host ? "memory" : "device memory",
                    "the cap is too small: expected at least %" PRIu64 " bytes, found %" PRIu64,
-                   host ? team_bytes(job, 1, TILE_LEAST) : device_bytes(job, 1, TILE_LEAST),
+                   host ? team_bytes(job, 1, job->tile_least)
+                        : device_bytes(job, 1, job->tile_least),
                    host ? memory_cap(job) : device_cap(job));
+}
+
+size_t qp_job_turned_wish(const struct qp_job *job, size_t n_bytes)
+{
+    return (size_t)qp_min_u64(n_bytes, WISHES_MOST / job->n_workers);
+}
+
+size_t qp_job_hold_bytes(const struct qp_job *job, size_t tile_bytes)
+{
+    const uint64_t most = qp_max_u64(HOLDS_MOST / job->n_workers, HOLD_LEAST);
+    return (size_t)qp_min_u64(most, HOLD_MOST / QP_HOLD_TILE * (tile_bytes - job->tile_least));
 }
 
 /* The team that was asked for with tiles as large as the caps allow, or else a smaller team. */
@@ -117,7 +133,10 @@ static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
     job->n_workers = job->run->threads ? job->run->threads : qp_cpu_count();
     if (!job->run->threads && job->ops->device_bytes && job->n_workers < DEVICE_TEAM)
         job->n_workers = DEVICE_TEAM;
+    const size_t least = job->ops->tile_least ? job->ops->tile_least(job) : 0;
+    job->tile_least = (size_t)qp_div_up(qp_max_u64(least, TILE_LEAST), TILE_LEAST) * TILE_LEAST;
     job->tile_bytes = job->ops->device_bytes ? TILE_DEVICE : TILE_DEFAULT;
+    job->tile_bytes = (size_t)qp_max_u64(job->tile_bytes, job->tile_least);
     const size_t wish = job->ops->tile_wish ? job->ops->tile_wish(job) : 0;
     if (wish > job->tile_bytes && wish <= WISHES_MOST / job->n_workers)
         job->tile_bytes = (size_t)qp_div_up(wish, TILE_LEAST) * TILE_LEAST;

@@ -28,10 +28,14 @@ struct qp_job_ops {
     size_t buffers_size; /* of the struct that holds a worker's buffers */
 
     /* Takes the buffers of one worker for tiles of so many bytes. */
-    void (*carve)(struct qp_carve *carve, size_t tile_bytes, void *buffers);
+    void (*carve)(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
+                  void *buffers);
 
     /* Takes buffers that all workers share, for tiles of so many bytes; or NULL. */
     void (*carve_shared)(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job);
+
+    /* What a tile must hold, where that may be more than the least of any job; or NULL. */
+    size_t (*tile_least)(const struct qp_job *job);
 
     /* What a tile should hold, where that may be more than is usual; or NULL. */
     size_t (*tile_wish)(const struct qp_job *job);
@@ -58,6 +62,7 @@ struct qp_job {
     uint64_t done_bytes, total_bytes;
     unsigned n_workers;
     unsigned n_ran;         /* fewer where the system refuses threads */
+    size_t tile_least;      /* bytes that a tile has at the least */
     size_t tile_bytes;      /* the other buffers follow from it */
     struct qp_lane **lanes; /* of the run's device, one for each worker; NULL for the CPU */
     unsigned n_lanes;
@@ -99,5 +104,20 @@ struct qp_flat_unit {
 
 /* Takes the next unit; false when there is none or the job stops. */
 bool qp_flat_claim(struct qp_job *job, struct qp_flat *flat, struct qp_flat_unit *unit);
+
+/*
+ * A wish for tiles that hold many rows, because values are turned and few rows are short runs: so
+ * many bytes, or as many as the team may have.
+ */
+size_t qp_job_turned_wish(const struct qp_job *job, size_t n_bytes);
+
+/*
+ * Bytes of a worker for rows of turned parts (store/hold.h) beside tiles of so many: the less the
+ * smaller tiles are, and none beside the least.
+ */
+size_t qp_job_hold_bytes(const struct qp_job *job, size_t tile_bytes);
+
+/* Tiles larger by this than the least leave room for as much as a hold may have. */
+#define QP_HOLD_TILE ((size_t)1 << 20)
 
 #endif

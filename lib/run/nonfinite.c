@@ -29,11 +29,10 @@ static void scan_values(struct scan *scan, const double *x, size_t n, uint64_t e
     }
 }
 
-enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
-                                    const struct qp_tensor *tensor, void *buffer, size_t n_buffer,
+enum qplan_status qp_fail_nonfinite(const struct qp_values *values, void *buffer, size_t n_buffer,
                                     struct qplan_error *err)
 {
-    const struct qplan_entry *entry = tensor->entry;
+    const struct qplan_entry *entry = values->tensor->entry;
     const enum qplan_dtype dtype = qp_storage_row((enum qplan_storage)entry->storage)->dtype;
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     const size_t size = qp_float_bytes(dtype);
@@ -42,7 +41,7 @@ enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
     double x[256];
     for (uint64_t elem = 0; elem < n_elems; elem += step) {
         size_t n = (size_t)qp_min_u64(step, n_elems - elem);
-        QP_TRY(qp_source_read(&checkpoint->source, entry, elem * size, buffer, n * size, err));
+        QP_TRY(qp_values_read(values, elem, n, buffer, err));
         for (size_t i = 0; i < n; i += 256) {
             size_t part = (size_t)qp_min_u64(256, n - i);
             f64->load(dtype, part, (const char *)buffer + i * size, x);
@@ -50,7 +49,7 @@ enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
         }
     }
     char subject[512], at[256];
-    qp_fail(err, QPLAN_ERR_VALUE, qp_checkpoint_subject(subject, checkpoint, tensor),
+    qp_fail(err, QPLAN_ERR_VALUE, qp_listing_subject(subject, &values->source->listing, entry),
             "not a finite number: expected finite values, found %s at %s, flat index %" PRIu64
             ", and %" PRIu64 " such values in all",
             isnan(scan.value) ? "NaN"

@@ -1,7 +1,8 @@
 /*
  * stored.h - the scales, zero points and codes of a file, back in memory. INVALID names the stored
  * tensor and what is in it that no quantizer writes: a scale that is no finite number above 0, a
- * zero point that is no code or not the one of a symmetric scheme, a code outside a narrow range.
+ * bias that is not finite, a zero point that is no code or not the one of a symmetric scheme, a
+ * code outside a narrow range.
  */
 #ifndef QP_JOB_STORED_H
 #define QP_JOB_STORED_H
@@ -9,18 +10,32 @@
 #include "kernels/kernel.h"
 #include "lib/store/parts.h"
 
-/* Scale and zero point of consecutive sets of a tensor, in working precision. */
+/*
+ * Scale and zero point of consecutive sets of a tensor, in working precision: the scale as it is
+ * stored, be it a step or the value of the largest code (kernels/codes/largest.h); where the scheme
+ * has a bias, that takes the place of the zero point, as kernels/codes/biased.h has it.
+ */
 struct qp_param_window {
     void *scale;
     int32_t *zero;
     void *stored; /* room for QP_PART_ROOM of as many values of 4 bytes */
 };
 
+/*
+ * The sets of a tensor as its parameters are read: those of its scheme, or, where an index says in
+ * any way which column belongs to which, each column of a row as a set of its own.
+ */
+void qp_stored_sets(struct qp_sets *sets, const struct qp_tensor *tensor);
+
+/* The rule that a tensor which was read has its codes by, with its factor. */
+struct qp_code_rule qp_stored_rule(const struct qp_tensor *tensor);
+
+/* The parameters of such sets. */
 enum qplan_status qp_read_params(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err);
 
-/* The scales alone, and the zero points alone. */
+/* The scales alone, and the zero points or biases alone, of sets as they are stored. */
 enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err);

@@ -4,6 +4,8 @@
  */
 #include "strips.h"
 
+#include "kernels/codes/biased.h"
+#include "kernels/codes/largest.h"
 #include "lib/model/dtype.h"
 #include "on_device.h"
 
@@ -26,7 +28,12 @@ void qp_worker_prepare(struct qp_worker *w)
     const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)t->source->storage);
     w->kernels = qp_source_kernels(row->dtype, w->context->job->run->isa);
     w->rule = qp_code_rule(t->result.scheme);
-    w->quantizer = qp_quantizer(row->dtype, w->rule.type->kind, w->context->job->run->isa);
+    w->rule.of_largest = qp_is_of_largest(&t->result);
+    if (part_of(w, QP_FACTOR)) {
+        w->rule.factor = w->context->factors[t - w->context->plan->tensors];
+        w->rule.divides = part_of(w, QP_FACTOR)->divides;
+    }
+    w->quantizer = qp_quantizer(row->dtype, w->rule.kind, w->context->job->run->isa);
     /*
      * Kernels may then trust that all values are finite, since any other has ended the job before a
      * code is made, and that they fit the scale, which was made to cover them.
@@ -81,7 +88,7 @@ static enum qplan_status write_part(struct qp_worker *w, const struct qp_part *p
     const bool is_small = w->unit->batch != NULL;
     if (part->role == QP_SCALE)
         return qp_worker_write(w, QP_JOIN_SCALES, part->entry, off, bytes, n);
-    if (part->role == QP_ZERO && !is_small)
+    if (part->role == QP_BIAS || (part->role == QP_ZERO && !is_small))
         return qp_worker_write(w, QP_JOIN_ZEROS, part->entry, off, bytes, n);
     /* Behind the codes of a small tensor come its zero points, then the codes of the next. */
     return is_small ? qp_worker_write(w, QP_JOIN_CODES, part->entry, off, bytes, n)
@@ -99,8 +106,27 @@ static enum qplan_status write_run(void *ctx, const struct qp_part *part, uint64
 static enum qplan_status put_values(struct qp_worker *w, const struct qp_part *part, uint64_t elem,
                                     size_t n, const void *values)
 {
-    return qp_part_put(w->context->outs, part, elem, n, w->context->job->run->isa, values,
-                       w->b->image, write_run, w, w->err);
+    const enum qplan_isa isa = w->context->job->run->isa;
+    const struct qp_held *held = qp_hold_find(&w->hold, part, elem, n);
+    if (!held)
+        return qp_part_put(w->context->outs, part, elem, n, isa, values, w->b->image, write_run, w,
+                           w->err);
+    qp_held_put(held, elem, n, isa, values);
+    return QPLAN_OK;
+}
+
+void qp_worker_hold(struct qp_worker *w)
+{
+    if (w->unit->held_rows > 0)
+        qp_hold_make(&w->hold, &tensor_of(w)->result, w->unit->held_row, w->unit->held_rows,
+                     w->context->roles == QP_ALL_ROLES, w->b->hold);
+}
+
+enum qplan_status qp_worker_release(struct qp_worker *w)
+{
+    const struct qp_hold hold = w->hold;
+    w->hold.n = 0;
+    return qp_hold_write(&hold, write_run, w, w->err);
 }
 
 /* A piece with all columns is one range in flat order; another is a range a row. */
@@ -132,7 +158,7 @@ static enum qplan_status put_made_codes(struct qp_worker *w, const struct qp_dev
     if (!qp_part_is_nibbles(part))
         return put_codes(w, made->codes);
     const struct ranges r = ranges_of(&w->sets, &w->piece);
-    const uint64_t n_bytes = w->piece.n_rows * made->row_bytes / r.n;
+    const uint64_t n_bytes = r.n > 1 ? made->row_bytes : w->piece.n_rows * made->row_bytes;
     for (uint64_t i = 0; i < r.n; i++) {
         const struct qp_flat_range range = {part->matrix, r.first + i * r.step, r.len};
         const uint64_t off = qp_flat_run(part->place, &range).off;
@@ -141,10 +167,28 @@ static enum qplan_status put_made_codes(struct qp_worker *w, const struct qp_dev
     return QPLAN_OK;
 }
 
+/* Biases in the type that is stored, some at a time. */
+static void store_biases(const struct qp_worker *w, size_t n, const int32_t *zero)
+{
+    const enum qplan_dtype dtype = w->rule.scale_dtype;
+    const struct qp_work_kernels *f32 = qp_source_kernels(QPLAN_F32, QPLAN_ISA_BEST)->work;
+    char *to = w->b->stored;
+    float bias[256];
+    for (size_t at = 0, k; at < n; at += k) {
+        for (k = 0; k < 256 && at + k < n; k++)
+            bias[k] = qp_bias(zero[at + k]);
+        f32->store(dtype, k, bias, to + at * qp_float_bytes(dtype));
+    }
+}
+
 enum qplan_status qp_worker_put_zeros(struct qp_worker *w, size_t n, const int32_t *zero)
 {
-    const struct qp_part *part = part_of(w, QP_ZERO);
+    const struct qp_part *part = part_of(w, QP_ZERO), *biases = part_of(w, QP_BIAS);
     uint8_t *stored = w->b->stored;
+    if (biases) {
+        store_biases(w, n, zero);
+        return put_values(w, biases, w->unit->strip.set, n, stored);
+    }
     if (!part)
         return QPLAN_OK;
     for (size_t i = 0; i < n; i++)
@@ -152,9 +196,11 @@ enum qplan_status qp_worker_put_zeros(struct qp_worker *w, size_t n, const int32
     return put_values(w, part, w->unit->strip.set, n, stored);
 }
 
-enum qplan_status qp_worker_put_scales(struct qp_worker *w, size_t n, const void *scale)
+enum qplan_status qp_worker_put_scales(struct qp_worker *w, size_t n, void *scale)
 {
-    w->kernels->work->store(w->rule.scale_dtype, n, scale, w->b->stored);
+    qp_store_scales(w->kernels->work, &w->rule, n, scale, w->b->stored);
+    if (w->rule.of_largest && !tensor_of(w)->calibrator->codes)
+        qp_times_f32(w->kernels->work->work, n, qp_part_of_largest(&w->rule), scale);
     return put_values(w, part_of(w, QP_SCALE), w->unit->strip.set, n, w->b->stored);
 }
 
@@ -166,12 +212,12 @@ enum qplan_status qp_worker_read(struct qp_worker *w)
     const struct qp_source *source = &w->context->plan->checkpoint->source;
     const struct qplan_entry *entry = qp_source_entry(tensor_of(w));
     const struct ranges r = ranges_of(&w->sets, &w->piece);
+    const struct qp_values values = qp_source_values(w->context, tensor_of(w), w->b);
     const size_t elem_bytes = w->kernels->elem_bytes, n_bytes = (size_t)r.len * elem_bytes;
     char *tile = qp_source_room(source, entry, r.first * elem_bytes, w->b->tile);
     w->src = tile;
     for (uint64_t i = 0; i < r.n; i++)
-        QP_TRY(qp_source_read(source, entry, (r.first + i * r.step) * elem_bytes,
-                              tile + i * n_bytes, n_bytes, w->err));
+        QP_TRY(qp_values_read(&values, r.first + i * r.step, r.len, tile + i * n_bytes, w->err));
     return QPLAN_OK;
 }
 
@@ -181,19 +227,31 @@ static struct qp_device_step device_step(const struct qp_worker *w)
                                    qp_device_work(tensor_of(w), &w->sets, &w->piece), w->src};
 }
 
-static struct qp_calibration calibration_of(const struct qp_worker *w)
+/* The calibration of the sets from `first` on, of those of the strip. */
+static struct qp_calibration calibration_of(const struct qp_worker *w, size_t first)
 {
-    return (struct qp_calibration){w->kernels, w->quantizer, &w->rule};
+    const struct qp_unit *unit = w->unit;
+    char *known = unit->kind == QP_UNIT_PIECE ? unit->slot->known : w->b->known;
+    return (struct qp_calibration){
+        .calibrator = tensor_of(w)->calibrator,
+        .kernels = w->kernels,
+        .quantizer = w->quantizer,
+        .rule = &w->rule,
+        .known = known + first * tensor_of(w)->calibrator->known_bytes,
+        .set_elems = w->sets.band_rows * w->sets.col_width,
+        .weights = tensor_of(w)->importance,
+        .n_weights = (size_t)w->sets.last_len,
+        .first_weight = (size_t)(w->piece.col % w->sets.last_len),
+    };
 }
 
 /* Values that are not finite end the job, where the plan says so. */
 static enum qplan_status judge_nonfinite(const struct qp_worker *w, uint64_t n_others)
 {
-    const struct qplan_plan *plan = w->context->plan;
-    if (n_others == 0 || plan->nonfinite == QPLAN_NONFINITE_SATURATE)
+    const struct qp_values values = qp_source_values(w->context, tensor_of(w), w->b);
+    if (n_others == 0 || w->context->plan->nonfinite == QPLAN_NONFINITE_SATURATE)
         return QPLAN_OK;
-    return qp_fail_nonfinite(plan->checkpoint, tensor_of(w)->source, w->b->tile,
-                             w->context->job->tile_bytes, w->err);
+    return qp_fail_nonfinite(&values, w->b->tile, w->context->job->tile_bytes, w->err);
 }
 
 /* A device finds the ranges of a piece: the state of a calibrator that wants these. */
@@ -211,7 +269,7 @@ static enum qplan_status see_on_device(struct qp_worker *w)
 enum qplan_status qp_worker_see(struct qp_worker *w, unsigned pass)
 {
     const struct qp_calibrator *calibrator = tensor_of(w)->calibrator;
-    const struct qp_calibration c = calibration_of(w);
+    const struct qp_calibration c = calibration_of(w, (size_t)w->piece.first_set);
     if (w->b->lane && calibrator->finds_ranges)
         return see_on_device(w);
     memset(w->b->state, 0, qp_tile_sets(&w->piece.tile) * calibrator->state_bytes);
@@ -224,7 +282,9 @@ static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
     const struct qp_plan_tensor *t = tensor_of(w);
     qp_fail(w->err, QPLAN_ERR_VALUE,
             qp_checkpoint_subject(subject, w->context->plan->checkpoint, t->source),
-            "the scale of set %" PRIu64 " is too large for %s", set,
+            "the %s of set %" PRIu64 " is too %s for %s",
+            t->result.scheme->bias ? "range" : "scale", set,
+            t->calibrator->codes ? "large or too small" : "large",
             qplan_dtype_name(t->result.scheme->scale_dtype));
     qp_advise(w->err, t->result.scheme->scale_dtype == QPLAN_F32 ? QPLAN_ADVICE_EXCLUDE
                                                                  : QPLAN_ADVICE_SCALE_F32);
@@ -234,8 +294,9 @@ static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
 enum qplan_status qp_worker_finish(const struct qp_worker *w, unsigned pass, size_t n, void *state,
                                    void *scale, int32_t *zero)
 {
-    const struct qp_calibration c = calibration_of(w);
-    const size_t good = tensor_of(w)->calibrator->finish(&c, pass, n, state, scale, zero);
+    const struct qp_calibration c = calibration_of(w, 0);
+    const size_t good =
+        qp_calibrator_finish(tensor_of(w)->calibrator, &c, pass, n, state, scale, zero);
     return good < n ? fail_scale(w, w->unit->strip.set + good) : QPLAN_OK;
 }
 
@@ -252,21 +313,29 @@ static uint8_t *room_of_codes(const struct qp_worker *w)
 
 enum qplan_status qp_worker_put_codes(struct qp_worker *w, const void *scale, const int32_t *zero)
 {
-    if (w->b->lane) {
+    const struct qp_calibrator *calibrator = tensor_of(w)->calibrator;
+    const struct qp_calibration c = calibration_of(w, (size_t)w->piece.first_set);
+    if (w->b->lane && !calibrator->codes) {
         const struct qp_device_step step = device_step(w);
         struct qp_device_made made;
         QP_TRY(qp_step_codes(&step, scale, zero, &made, w->err));
         return put_made_codes(w, &made);
     }
     uint8_t *codes = room_of_codes(w);
-    w->quantizer->quantize(&w->piece.tile, w->src, &w->rule, scale, zero, codes);
+    if (calibrator->codes)
+        calibrator->codes(&c, &w->piece.tile, w->src, scale, zero, codes);
+    else
+        w->quantizer->quantize(&w->piece.tile, w->src, &w->rule, scale, zero, codes);
     return put_codes(w, codes);
 }
 
 /* ---- Strips ------------------------------------------------------------------------------------
  */
 
-/* A strip on a device whose calibrator wants ranges: one way there and one way back. */
+/*
+ * Linear codes of a strip on a device whose calibrator wants ranges: one way there and one back.
+ * The device stores the scales that codes are made by.
+ */
 static enum qplan_status quantize_on_device(struct qp_worker *w)
 {
     const struct qp_device_step step = device_step(w);
@@ -289,9 +358,10 @@ static enum qplan_status quantize_strip(struct qp_worker *w)
     const struct qp_unit_buffers *b = w->b;
     const struct qp_calibrator *calibrator = tensor_of(w)->calibrator;
     const size_t n = (size_t)w->unit->strip.n_sets;
-    if (b->lane && calibrator->finds_ranges)
+    if (b->lane && calibrator->finds_ranges && w->rule.kind == QP_CODES_LINEAR &&
+        !w->rule.of_largest)
         return quantize_on_device(w);
-    for (unsigned pass = 0; pass < calibrator->passes; pass++) {
+    for (unsigned pass = 0; pass < qp_passes(tensor_of(w), QP_PARAMETERS); pass++) {
         QP_TRY(qp_worker_see(w, pass));
         QP_TRY(qp_worker_finish(w, pass, n, b->state, b->scale, b->zero));
     }

@@ -18,6 +18,7 @@ struct qp_worker {
     struct qp_sets sets;
     struct qp_piece piece;
     struct qp_code_rule rule;
+    struct qp_hold hold; /* of the unit */
     struct qplan_error *err;
 };
 
@@ -33,6 +34,10 @@ enum qplan_status qp_worker_write(struct qp_worker *worker, enum qp_joined_kind 
                                   size_t n);
 enum qplan_status qp_worker_flush(struct qp_worker *worker);
 
+/* Holds rows of the unit, if it says so: what is put of them is written when it is released. */
+void qp_worker_hold(struct qp_worker *worker);
+enum qplan_status qp_worker_release(struct qp_worker *worker);
+
 /* Reads the piece. */
 enum qplan_status qp_worker_read(struct qp_worker *worker);
 
@@ -43,8 +48,11 @@ enum qplan_status qp_worker_see(struct qp_worker *worker, unsigned pass);
 enum qplan_status qp_worker_finish(const struct qp_worker *worker, unsigned pass, size_t n,
                                    void *state, void *scale, int32_t *zero);
 
-/* Writes scales and zero points of the n sets of the strip, and the codes of the piece. */
-enum qplan_status qp_worker_put_scales(struct qp_worker *worker, size_t n, const void *scale);
+/*
+ * Writes scales and zero points, or biases, of the n sets of the strip, and the codes of the piece.
+ * Scales that are written become those that codes are made by.
+ */
+enum qplan_status qp_worker_put_scales(struct qp_worker *worker, size_t n, void *scale);
 enum qplan_status qp_worker_put_zeros(struct qp_worker *worker, size_t n, const int32_t *zero);
 enum qplan_status qp_worker_put_codes(struct qp_worker *worker, const void *scale,
                                       const int32_t *zero);

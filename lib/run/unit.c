@@ -5,6 +5,8 @@
 
 #include "strips.h"
 
+#include <string.h>
+
 static enum qplan_status do_copy(const struct qp_worker *w)
 {
     const struct qp_unit *unit = w->unit;
@@ -13,9 +15,23 @@ static enum qplan_status do_copy(const struct qp_worker *w)
                         unit->off, unit->n, w->b->tile, w->err);
 }
 
+/* A kept tensor that is not in the source as it is: its values. */
+static enum qplan_status do_values(const struct qp_worker *w)
+{
+    const struct qp_unit *unit = w->unit;
+    const struct qplan_entry *output = unit->tensor->result.entry;
+    const struct qp_values values = qp_source_values(w->context, unit->tensor, w->b);
+    const size_t size = qp_source_elem_bytes(unit->tensor);
+    char *to = qp_outs_room(w->context->outs, output, unit->off, w->b->tile);
+    QP_TRY(qp_values_read(&values, unit->off / size, unit->n / size, to, w->err));
+    return qp_outs_write(w->context->outs, output, unit->off, to, (size_t)unit->n, w->err);
+}
+
 static enum qplan_status do_whole(struct qp_worker *w)
 {
+    qp_worker_hold(w);
     QP_TRY(qp_quantize_strips(w, w->unit, NULL));
+    QP_TRY(qp_worker_release(w));
     return qp_worker_flush(w);
 }
 
@@ -28,7 +44,10 @@ static bool merge_in_turn(const struct qp_worker *w, bool *is_last)
 {
     struct qp_job *job = w->context->job;
     const struct qp_unit *unit = w->unit;
-    const struct qp_calibration c = {w->kernels, w->quantizer, &w->rule};
+    const struct qp_calibration c = {.calibrator = unit->tensor->calibrator,
+                                     .kernels = w->kernels,
+                                     .quantizer = w->quantizer,
+                                     .rule = &w->rule};
     struct qp_slot *slot = unit->slot;
     (void)pthread_mutex_lock(&job->lock);
     while (slot->n_merged != unit->piece && !qp_job_stopping(job))
@@ -53,7 +72,8 @@ static enum qplan_status end_pass(struct qp_worker *w)
     struct qp_slot *slot = unit->slot;
     const size_t n = (size_t)unit->strip.n_sets;
     QP_TRY(qp_worker_finish(w, unit->pass, n, slot->state, slot->scale, slot->zero));
-    if (unit->pass + 1 == unit->tensor->calibrator->passes) {
+    memset(slot->state, 0, n * unit->tensor->calibrator->state_bytes); /* for the next pass */
+    if (unit->pass + 1 == qp_passes(unit->tensor, QP_PARAMETERS)) {
         QP_TRY(qp_worker_put_scales(w, n, slot->scale));
         QP_TRY(qp_worker_put_zeros(w, n, slot->zero));
         QP_TRY(qp_worker_flush(w));
@@ -97,7 +117,7 @@ static enum qplan_status do_piece(struct qp_worker *w)
     qp_worker_prepare(w);
     qp_piece_at(&w->sets, &unit->strip, unit->piece, &w->piece);
     QP_TRY(qp_worker_read(w));
-    QP_TRY(unit->pass < unit->tensor->calibrator->passes ? see_piece(w) : encode_piece(w));
+    QP_TRY(unit->pass < qp_passes(unit->tensor, QP_PARAMETERS) ? see_piece(w) : encode_piece(w));
     if (unit->pass + 1 == qp_passes(unit->tensor, w->context->roles))
         leave_slot(w);
     return QPLAN_OK;
@@ -111,7 +131,7 @@ enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struc
     case QP_UNIT_BATCH:
         return qp_run_batch(&w);
     case QP_UNIT_COPY:
-        return do_copy(&w);
+        return qp_is_verbatim(unit->tensor->source) ? do_copy(&w) : do_values(&w);
     case QP_UNIT_WHOLE:
         return do_whole(&w);
     case QP_UNIT_PIECE:

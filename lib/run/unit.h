@@ -9,7 +9,8 @@
 #include "job.h"
 #include "lib/device/recheck.h"
 #include "lib/plan/plan.h"
-#include "lib/store/parts.h"
+#include "lib/store/hold.h"
+#include "source_values.h"
 #include "units.h"
 
 enum qp_unit_kind {
@@ -21,7 +22,7 @@ enum qp_unit_kind {
 
 /* The parameters of a strip that is read in pieces, shared by its units. */
 struct qp_slot {
-    void *state; /* of the calibrator */
+    void *state, *known; /* of the calibrator */
     void *scale;
     int32_t *zero;
     unsigned passes_done;
@@ -43,6 +44,8 @@ struct qp_unit {
     const struct qp_plan_tensor *const *batch; /* in file order */
     size_t n_batch;
     struct qp_slot *slot; /* of a strip in pieces */
+    uint64_t held_row,
+        held_rows; /* whole: rows whose turned parts are held until its end, if any */
 };
 
 /*
@@ -63,13 +66,15 @@ struct qp_unit_buffers {
     void *tile;
     uint8_t *codes;
     void *image;   /* codes or parameters as they are stored */
+    void *hold;    /* turned parts of many rows, as they are stored */
     size_t n_sets; /* that there is room for */
-    void *state, *scale;
+    void *state, *known, *scale;
     int32_t *zero;
     void *stored; /* scales or zero points, each in the type that is stored */
     struct qp_joined joined[QP_JOINS];
-    struct qp_lane *lane; /* of the device, or NULL: the CPU does it */
-    void *made;           /* what comes back from it */
+    struct qp_value_room values; /* where tensors are decoded while they are read */
+    struct qp_lane *lane;        /* of the device, or NULL: the CPU does it */
+    void *made;                  /* what comes back from it */
 };
 
 /* Where a unit reads and writes. */
@@ -79,6 +84,7 @@ struct qp_unit_context {
     const struct qp_outs *outs;
     struct qplan_device *device; /* NULL = the CPU */
     enum qp_roles roles;
+    const float *factors; /* by tensor of the plan, where it has one; NULL = none has */
 };
 
 /* The bytes of a tensor in the source. */
@@ -97,7 +103,7 @@ static inline size_t qp_source_elem_bytes(const struct qp_plan_tensor *t)
  */
 static inline unsigned qp_passes(const struct qp_plan_tensor *t, enum qp_roles roles)
 {
-    return t->calibrator->passes + (roles == QP_ALL_ROLES);
+    return qp_calibrator_passes(t->calibrator, qp_source_elem_bytes(t)) + (roles == QP_ALL_ROLES);
 }
 
 /* Does one unit. */
@@ -108,12 +114,20 @@ enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struc
  */
 uint64_t qp_unit_bytes(const struct qp_unit *unit, enum qp_roles roles);
 
+/* How the elements of a tensor of the source are read. */
+static inline struct qp_values qp_source_values(const struct qp_unit_context *context,
+                                                const struct qp_plan_tensor *t,
+                                                const struct qp_unit_buffers *b)
+{
+    return (struct qp_values){&context->plan->checkpoint->source, t->source, context->job->run->isa,
+                              &b->values};
+}
+
 /*
  * Describes the first value of a tensor that is not finite and how many there are: VALUE. The
  * buffer has room for n_buffer bytes.
  */
-enum qplan_status qp_fail_nonfinite(const struct qplan_checkpoint *checkpoint,
-                                    const struct qp_tensor *tensor, void *buffer, size_t n_buffer,
+enum qplan_status qp_fail_nonfinite(const struct qp_values *values, void *buffer, size_t n_buffer,
                                     struct qplan_error *err);
 
 #endif

@@ -8,6 +8,8 @@
  */
 #include "units.h"
 
+#include "constants.h"
+#include "factors.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "unit.h"
@@ -28,6 +30,9 @@
  */
 #define BAND_BYTES  ((uint64_t)8 << 20)
 #define APART_BYTES ((size_t)1 << 20)
+
+/* Where values are turned, tiles grow up to this, and hold as many rows as fit. */
+#define TURNED_BYTES ((size_t)8 << 20)
 
 /* Where the next unit comes from. */
 struct cursor {
@@ -51,23 +56,31 @@ struct engine {
     struct qp_sets sets; /* of the cursor's tensor */
     uint64_t grain;      /* of its codes */
     struct qp_limits limits;
+    uint64_t hold_rows; /* of it that may be held; 0 = none are */
+    bool holds;         /* some tensor has turned codes */
     struct cursor cursor;
-    uint64_t claimed_bytes;  /* of the source */
-    struct qp_slot slots[2]; /* one being finished while the next begins */
+    size_t state_bytes, known_bytes; /* of a set: what any calibrator of the plan needs */
+    uint64_t claimed_bytes;          /* of the source */
+    struct qp_slot slots[2];         /* one being finished while the next begins */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------
  */
 
+/* There is room for the parameters of a set for so many bytes of a tile. */
+#define SET_BYTES 64
+
 static size_t sets_of_tile(size_t tile_bytes)
 {
-    return tile_bytes / 64;
+    return tile_bytes / SET_BYTES;
 }
 
 _Static_assert(sizeof(struct qp_unit_buffers) <= sizeof(union qp_any_buffers), "the buffers fit");
 
-static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
+                          void *buffers)
 {
+    const struct engine *e = (const struct engine *)job;
     struct qp_unit_buffers *b = buffers;
     size_t n_sets = sets_of_tile(tile_bytes);
     b->lane = NULL;
@@ -77,7 +90,8 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     /* Elements have 2 bytes or more. */
     b->codes = qp_take(carve, tile_bytes / 2 + QP_IO_SPARE);
     b->image = qp_take(carve, QP_IMAGE_ROOM(tile_bytes / 2, 1));
-    b->state = qp_take(carve, n_sets * QP_MOST_STATE_BYTES);
+    b->state = qp_take(carve, n_sets * e->state_bytes);
+    b->known = qp_take(carve, n_sets * e->known_bytes);
     b->scale = qp_take(carve, n_sets * sizeof(double));
     b->zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->stored = qp_take(carve, n_sets * sizeof(float));
@@ -86,14 +100,19 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
         b->joined[i] = (struct qp_joined){.cap = tile_bytes / 8 + n_sets};
         b->joined[i].data = qp_take(carve, b->joined[i].cap);
     }
+    if (e->holds)
+        b->hold = qp_take(carve, qp_job_hold_bytes(job, tile_bytes));
+    if (e->context.plan->checkpoint->is_decoded)
+        qp_values_carve(carve, tile_bytes, &b->values);
 }
 
 /* A device has its results in a buffer of their own, so that the CPU can make some of them again.
  */
-static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes,
+                                 const struct qp_job *job, void *buffers)
 {
     struct qp_unit_buffers *b = buffers;
-    carve_buffers(carve, tile_bytes, buffers);
+    carve_buffers(carve, tile_bytes, job, buffers);
     b->made = qp_take(carve, qp_device_made_bytes(tile_bytes));
 }
 
@@ -103,7 +122,8 @@ static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job
     size_t n_sets = sets_of_tile(tile_bytes);
     for (int i = 0; i < 2; i++) {
         struct qp_slot *slot = &e->slots[i];
-        slot->state = qp_take(carve, n_sets * QP_MOST_STATE_BYTES);
+        slot->state = qp_take(carve, n_sets * e->state_bytes);
+        slot->known = qp_take(carve, n_sets * e->known_bytes);
         slot->scale = qp_take(carve, n_sets * sizeof(double));
         slot->zero = qp_take(carve, n_sets * sizeof(int32_t));
     }
@@ -153,7 +173,13 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     e->limits = (struct qp_limits){.elems = tile_bytes / elem_bytes,
                                    .sets = sets_of_tile(tile_bytes),
                                    .apart = apart / elem_bytes,
-                                   .cached = piece_bytes(e) / elem_bytes};
+                                   .cached = piece_bytes(e) / elem_bytes,
+                                   .tall = qp_tall_rows(&t->result)};
+    if (qp_is_turned(t->source))
+        e->limits.cached = e->limits.elems;
+    else if (qp_part_is_turned(codes))
+        e->limits.cached = e->limits.apart;
+    e->hold_rows = e->holds ? qp_hold_rows(&t->result, qp_job_hold_bytes(&e->job, tile_bytes)) : 0;
     enter_strip(e, t);
 }
 
@@ -213,7 +239,8 @@ static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct q
 static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
 {
     struct qp_sets sets;
-    if (qp_tensor_bytes(t->source) > qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / 8)
+    if (!qp_is_verbatim(t->source) ||
+        qp_tensor_bytes(t->source) > qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / 8)
         return false;
     if (!qp_is_quantized(t))
         return true;
@@ -260,15 +287,52 @@ static bool take_batch(struct engine *e, struct qp_unit *unit)
     return true;
 }
 
+static uint64_t strip_bytes(const struct qp_strip *strip, const struct qp_plan_tensor *t)
+{
+    return strip->n_rows * strip->n_cols * qp_source_elem_bytes(t);
+}
+
 static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
     struct cursor *c = &e->cursor;
-    const uint64_t elem_bytes = qp_source_elem_bytes(t), most = unit_bytes(e);
+    const uint64_t most = unit_bytes(e);
     do {
-        unit->n += c->strip.n_rows * c->strip.n_cols * elem_bytes;
+        unit->n += strip_bytes(&c->strip, t);
         unit->n_strips++;
         advance_piece(e, t);
     } while (c->inside && c->kind == QP_UNIT_WHOLE && unit->n < most);
+}
+
+/*
+ * Strips of whole rows whose turned parts are held: as many as there is room for, since fewer make
+ * shorter runs. Workers still end at about the same time.
+ */
+#define HELD_LEAST ((uint64_t)8 << 20)
+
+static void take_held(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
+{
+    struct cursor *c = &e->cursor;
+    const uint64_t n_cols = qp_tensor_part(&t->result, QP_CODES)->matrix.cols;
+    const uint64_t row_bytes = n_cols * qp_source_elem_bytes(t);
+    const uint64_t left = e->job.total_bytes - e->claimed_bytes;
+    const uint64_t most = qp_max_u64(left / (2 * e->job.n_workers), HELD_LEAST);
+    do {
+        unit->n += strip_bytes(&c->strip, t);
+        unit->n_strips++;
+        advance_piece(e, t);
+    } while (c->inside && c->kind == QP_UNIT_WHOLE && unit->n < most &&
+             unit->n + strip_bytes(&c->strip, t) <= e->hold_rows * row_bytes);
+    unit->held_row = (unit->strip.row * e->sets.row_len + unit->strip.col) / n_cols;
+    unit->held_rows = unit->n / row_bytes;
+}
+
+/* Whether the strip at the cursor has whole rows, and there is room to hold them. */
+static bool is_held(const struct engine *e, const struct qp_plan_tensor *t)
+{
+    const struct qp_strip *strip = &e->cursor.strip;
+    const uint64_t n_cols = qp_tensor_part(&t->result, QP_CODES)->matrix.cols;
+    const uint64_t n = strip->n_rows * strip->n_cols;
+    return n <= e->hold_rows * n_cols && n % n_cols == 0 && strip->col % n_cols == 0;
 }
 
 static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
@@ -282,7 +346,7 @@ static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct q
     unit->limits = e->limits;
     unit->strip = c->strip;
     if (c->kind == QP_UNIT_WHOLE) {
-        take_strips(e, t, unit);
+        (is_held(e, t) ? take_held : take_strips)(e, t, unit);
         return;
     }
     unit->piece = c->piece;
@@ -347,16 +411,43 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
                                        uint64_t *n_bytes, struct qplan_error *err)
 {
     e->order = qp_alloc(plan->n_tensors, sizeof *e->order);
+    e->state_bytes = QP_MOST_STATE_BYTES; /* devices want as much */
     if (!e->order)
         return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *e->order);
     for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_calibrator *calibrator = plan->tensors[i].calibrator;
         if (qp_tensor_bytes(plan->tensors[i].source) > 0)
             e->order[e->n_order++] = &plan->tensors[i];
+        if (qp_is_quantized(&plan->tensors[i]))
+            e->holds |= qp_part_is_turned(qp_tensor_part(&plan->tensors[i].result, QP_CODES));
         *n_bytes += qp_tensor_bytes(plan->tensors[i].source);
+        if (calibrator && calibrator->state_bytes > e->state_bytes)
+            e->state_bytes = calibrator->state_bytes;
+        if (calibrator && calibrator->known_bytes > e->known_bytes)
+            e->known_bytes = calibrator->known_bytes;
     }
     if (e->n_order > 0)
         qsort(e->order, e->n_order, sizeof *e->order, by_place);
     return QPLAN_OK;
+}
+
+/* The bytes of a tile that holds the rows of any tensor that must be cut together. */
+static size_t tallest_rows(const struct qp_job *job)
+{
+    const struct engine *e = (const struct engine *)job;
+    uint64_t most = 0;
+    for (size_t i = 0; i < e->n_order; i++) {
+        const struct qp_plan_tensor *t = e->order[i];
+        struct qp_sets sets;
+        if (!qp_is_quantized(t))
+            continue;
+        const uint64_t tall = qp_tall_rows(&t->result);
+        qp_sets_make(&sets, t->result.scheme, t->source->shape, t->source->rank);
+        if (tall > 1 && sets.n_bands > 1)
+            most = qp_max_u64(most, tall * qp_max_u64(sets.row_len * qp_source_elem_bytes(t),
+                                                      sets.n_cols * SET_BYTES));
+    }
+    return (size_t)most;
 }
 
 /* The bytes of the largest band that a tile may grow for; a tensor of one band is no reason. */
@@ -375,8 +466,11 @@ static size_t largest_band(const struct qp_job *job)
             rows * sets.row_len * qp_source_elem_bytes(t); /* not above its own */
         if (sets.n_bands > 1 && n_bytes <= BAND_BYTES)
             largest = qp_max_u64(largest, n_bytes);
+        if (qp_is_turned(t->source))
+            largest = qp_max_u64(largest, qp_min_u64(qp_tensor_bytes(t->source),
+                                                     qp_job_turned_wish(job, TURNED_BYTES)));
     }
-    return (size_t)largest;
+    return (size_t)qp_max_u64(largest, e->holds ? job->tile_least + QP_HOLD_TILE : 0);
 }
 
 enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
@@ -386,11 +480,13 @@ enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_ou
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
                                              .carve = carve_buffers,
                                              .carve_shared = carve_slots,
+                                             .tile_least = tallest_rows,
                                              .tile_wish = largest_band,
                                              .step = step};
     static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct qp_unit_buffers),
                                                 .carve = carve_device_buffers,
                                                 .carve_shared = carve_slots,
+                                                .tile_least = tallest_rows,
                                                 .device_bytes = qp_device_block_bytes,
                                                 .attach = attach_lane,
                                                 .step = step};
@@ -398,12 +494,20 @@ enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_ou
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
-    e->context = (struct qp_unit_context){&e->job, plan, outs, device, roles};
     uint64_t total_bytes = 0;
+    float *factors = NULL;
     enum qplan_status status = order_tensors(e, plan, &total_bytes, err);
+    if (status == QPLAN_OK)
+        status = qp_find_factors(&factors, plan, NULL, run, err);
+    e->context = (struct qp_unit_context){&e->job, plan, outs, device, roles, factors};
+    if (status == QPLAN_OK)
+        status = qp_write_factors(factors, plan, outs, err);
+    if (status == QPLAN_OK && roles == QP_ALL_ROLES)
+        status = qp_write_constants(plan, outs, err);
     if (status == QPLAN_OK)
         status = qp_job_run(&e->job, device ? &on_device : &on_cpu, run, total_bytes, err);
     *all_threads = e->job.n_ran == e->job.n_workers;
+    qp_free(factors);
     qp_free(e->order);
     qp_free(e);
     return status;

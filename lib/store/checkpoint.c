@@ -1,11 +1,16 @@
 /*
- * checkpoint.c - an open checkpoint: stored tensors become tensors. Reads headers only, never data.
+ * checkpoint.c - an open checkpoint: stored tensors become tensors. Reads headers, and no data but
+ * the few constants that layouts keep beside codes.
  */
 #include "checkpoint.h"
 
+#include "formats/record.h"
+#include "kernels/dtypes/f32/f32.h"
 #include "lib/base/alloc.h"
+#include "lib/base/check.h"
 #include "lib/base/text.h"
 #include "lib/calibrate/calibrate.h"
+#include "lib/model/dtype.h"
 
 /* ---- Tensors -----------------------------------------------------------------------------------
  */
@@ -19,8 +24,13 @@ struct quantized {
 
 static const char *role_name(enum qp_role role)
 {
-    static const char *const names[] = {
-        [QP_CODES] = "codes", [QP_SCALE] = "scales", [QP_ZERO] = "zero points"};
+    static const char *const names[] = {[QP_CODES] = "codes",
+                                        [QP_SCALE] = "scales",
+                                        [QP_ZERO] = "zero points",
+                                        [QP_BIAS] = "biases",
+                                        [QP_FACTOR] = "factor",
+                                        [QP_CONSTANT] = "constants",
+                                        [QP_INDEX] = "groups of columns"};
     return names[role];
 }
 
@@ -57,10 +67,39 @@ static enum qplan_status check_calibrator(const struct qplan_checkpoint *c,
                                           const struct qp_tensor *t, struct qplan_error *err)
 {
     char subject[512];
-    return qp_calibrator_find(t->calibrate)
-               ? QPLAN_OK
-               : qp_fail_name(err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, c, t),
-                              "unknown calibrator", t->calibrate, qplan_calibrator_name);
+    struct qp_calibrator calibrator;
+    const bool is_known = qp_calibrator_recorded(t->calibrate, &calibrator);
+    (void)qp_checkpoint_subject(subject, c, t);
+    if (t->calibrate && !is_known)
+        return qp_fail_name(err, QPLAN_ERR_INVALID, subject, "unknown calibrator", t->calibrate,
+                            qplan_calibrator_name);
+    if (is_known &&
+        !qp_calibrator_takes(&calibrator, qp_storage_row((enum qplan_storage)t->storage)->dtype))
+        return qp_fail(err, QPLAN_ERR_INVALID, subject,
+                       "%s is not for this type: expected F32, F16 or BF16, found %s", t->calibrate,
+                       qplan_storage_name((enum qplan_storage)t->storage));
+    if (is_known && qp_is_recipe(t->calibrate) && !qp_recipe_makes(&calibrator, t->scheme))
+        return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s makes no codes of %s", t->calibrate,
+                       qplan_dtype_name(t->scheme->dtype));
+    return QPLAN_OK;
+}
+
+/* The factor of a tensor's scales is a number that they can be multiplied with, or divided by. */
+static enum qplan_status read_factor(const struct qp_listing *listing, struct qp_tensor *t,
+                                     struct qplan_error *err)
+{
+    const struct qp_part *part = qp_tensor_part(t, QP_FACTOR);
+    unsigned char bytes[sizeof(float)];
+    char subject[512], found[QP_F64_TEXT];
+    if (!part)
+        return QPLAN_OK;
+    QP_TRY(listing->read(listing, part->entry, 0, bytes, sizeof bytes, err));
+    t->factor = qp_load_f32(bytes);
+    if (t->factor > 0 && t->factor <= FLT_MAX)
+        return QPLAN_OK;
+    qp_format_f64(found, (double)t->factor);
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, part->entry),
+                   "bad factor: expected a finite number above 0, found %s", found);
 }
 
 /* No weights that some tool has quantized pass for tensors of their own. */
@@ -83,14 +122,15 @@ static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quant
     q->owner = qp_alloc(listing->n_entries, sizeof *q->owner);
     if (!q->owner)
         return qp_fail_memory(err, listing->shown, listing->n_entries * sizeof *q->owner);
-    c->format = qp_format_of(listing);
+    QP_TRY(qp_format_read(listing, &c->arena, &c->format, &q->list, &q->n, err));
     if (!c->format)
         return QPLAN_OK;
-    QP_TRY(c->format->read(listing, &c->arena, &q->list, &q->n, err));
     for (size_t i = 0; i < q->n; i++) {
         QP_TRY(claim_parts(listing, q, &q->list[i], err));
         QP_TRY(check_calibrator(c, &q->list[i], err));
+        QP_TRY(read_factor(listing, &q->list[i], err));
     }
+    QP_TRY(qp_check_layouts(listing, q->list, q->n, err));
     return check_others(listing, q, err);
 }
 
@@ -159,19 +199,7 @@ enum qplan_status qp_checkpoint_make(struct qplan_checkpoint **out, struct qp_so
 const struct qp_tensor *qp_checkpoint_find(const struct qplan_checkpoint *checkpoint,
                                            const char *name, size_t n)
 {
-    size_t low = 0, high = checkpoint->n_tensors;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const struct qp_tensor *t = &checkpoint->tensors[middle];
-        const int order = qp_compare_text(name, n, t->name, t->name_len);
-        if (order == 0)
-            return t;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    return qp_tensors_find(checkpoint->tensors, checkpoint->n_tensors, name, n);
 }
 
 const char *qp_checkpoint_subject(char out[512], const struct qplan_checkpoint *checkpoint,
@@ -196,6 +224,62 @@ uint64_t qp_tensor_bytes(const struct qp_tensor *tensor)
     for (unsigned i = 0; i < tensor->n_parts; i++)
         n_bytes += tensor->parts[i].entry->end - tensor->parts[i].entry->begin;
     return n_bytes;
+}
+
+/* ---- Seen as a plain checkpoint ----------------------------------------------------------------
+ */
+
+/* The type of the values that decoders of a tensor's layout give. */
+static enum qplan_storage decoded_storage(const struct qp_tensor *t)
+{
+    const enum qplan_dtype dtype = qp_decoder_dtype(t);
+    const bool is_narrow = dtype != QPLAN_F32 || t->storage == QPLAN_STORAGE_F64;
+    return t->rounds && is_narrow ? qp_dtype_storage(dtype) : (enum qplan_storage)t->storage;
+}
+
+/* The stored tensor that a decoded one would be, where its codes begin. */
+static enum qplan_status decoded_entry(const struct qplan_checkpoint *c, const struct qp_tensor *t,
+                                       struct qplan_entry *entry, struct qplan_error *err)
+{
+    const enum qplan_storage storage = decoded_storage(t);
+    char subject[512];
+    uint64_t n;
+    *entry = (struct qplan_entry){.name = t->name,
+                                  .name_len = t->name_len,
+                                  .shape = t->shape,
+                                  .rank = t->rank,
+                                  .storage = (uint8_t)storage,
+                                  .file = t->entry->file,
+                                  .begin = t->entry->begin};
+    const bool fits = qp_shape_elements(t->shape, t->rank, &n) &&
+                      qp_mul_u64(n, qplan_storage_bits(storage) / 8, &n) &&
+                      qp_add_u64(entry->begin, n, &entry->end);
+    return fits ? QPLAN_OK
+                : qp_fail(err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, c, t),
+                          "too large to be decoded");
+}
+
+enum qplan_status qplan_checkpoint_decode(struct qplan_checkpoint *checkpoint,
+                                          struct qplan_error *err)
+{
+    struct qplan_checkpoint *c = checkpoint;
+    const size_t n = c->n_quantized;
+    if (c->is_decoded || n == 0)
+        return QPLAN_OK;
+    struct qp_tensor *encoded = qp_arena_alloc(&c->arena, n, sizeof *encoded);
+    struct qplan_entry *entries = qp_arena_alloc(&c->arena, n, sizeof *entries);
+    if (!encoded || !entries)
+        return qp_fail_memory(err, c->source.listing.shown, n * sizeof *encoded);
+    for (size_t i = 0, k = 0; i < c->n_tensors; i++) {
+        if (!c->tensors[i].scheme)
+            continue;
+        encoded[k] = c->tensors[i];
+        QP_TRY(decoded_entry(c, &encoded[k], &entries[k], err));
+        c->tensors[i] = plain_tensor(&entries[k]);
+        c->tensors[i].encoded = &encoded[k++];
+    }
+    c->is_decoded = true;
+    return QPLAN_OK;
 }
 
 /* ---- The public object -------------------------------------------------------------------------

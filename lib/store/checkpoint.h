@@ -12,6 +12,7 @@ struct qplan_checkpoint {
     const struct qp_format *format; /* NULL = nothing in it is quantized */
     struct qp_tensor *tensors;      /* plain and quantized ones, in byte-wise order of names */
     size_t n_tensors, n_quantized;
+    bool is_decoded;       /* quantized tensors are seen as plain ones (.encoded) */
     struct qp_arena arena; /* what quantized tensors point to */
 };
 

@@ -25,10 +25,10 @@ static char *shard_name(const struct qp_news *news, const char *stem, size_t i,
     return name;
 }
 
-enum qplan_status qp_news_name(struct qp_news *news, const struct qp_source *source,
+enum qplan_status qp_news_name(struct qp_news *news, const struct qp_source *source, size_t n,
                                const char *name, struct qp_arena *arena, struct qplan_error *err)
 {
-    news->n_files = source->listing.n_files;
+    news->n_files = n;
     news->files = qp_alloc(news->n_files, sizeof *news->files);
     news->names = qp_arena_alloc(arena, news->n_files, sizeof *news->names);
     if (!news->files || !news->names)

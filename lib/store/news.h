@@ -1,6 +1,6 @@
 /*
  * news.h - the files of a checkpoint that is to be written: names, and complete headers with every
- * offset, before any data is read. It has as many files as the one that it is made from.
+ * offset, before any data is read.
  */
 #ifndef QP_STORE_NEWS_H
 #define QP_STORE_NEWS_H
@@ -14,10 +14,10 @@ struct qp_news {
 };
 
 /*
- * Names the files: of a file the name itself; of a folder STEM-00001-of-00003.safetensors, or
+ * Names n files: of a file the name itself; of a folder STEM-00001-of-00003.safetensors, or
  * STEM.safetensors if there is only one, with the stem of the source.
  */
-enum qplan_status qp_news_name(struct qp_news *news, const struct qp_source *source,
+enum qplan_status qp_news_name(struct qp_news *news, const struct qp_source *source, size_t n,
                                const char *name, struct qp_arena *arena, struct qplan_error *err);
 
 /* The metadata of one file, in key order; *n pairs. They stay valid until the next call. */

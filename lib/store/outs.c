@@ -22,15 +22,19 @@ static enum qplan_status open_file(struct qp_outs *outs, const struct qp_outs_re
     return qp_out_open(&outs->file, &request, err);
 }
 
-/* A shard has the mode of the shard that it is made of. */
+/* A shard has the mode of the one that it is made of, or what all have if they are cut anew. */
 static enum qplan_status open_folder(struct qp_outs *outs, const struct qp_outs_request *r,
                                      struct qplan_error *err)
 {
     mode_t *modes = qp_alloc(r->news->n_files, sizeof *modes);
     if (!modes)
         return qp_fail_memory(err, "outputs", r->news->n_files * sizeof *modes);
+    const size_t n_sources = r->source->listing.n_files;
+    mode_t common = r->source->files[0].file.mode;
+    for (size_t i = 1; i < n_sources; i++)
+        common &= r->source->files[i].file.mode;
     for (size_t i = 0; i < r->news->n_files; i++)
-        modes[i] = r->source->files[i].file.mode;
+        modes[i] = r->news->n_files == n_sources ? r->source->files[i].file.mode : common;
     const struct qp_stage_request request = {.path = r->path,
                                              .force = r->force,
                                              .names = r->news->names,
@@ -45,6 +49,15 @@ static enum qplan_status open_folder(struct qp_outs *outs, const struct qp_outs_
     return status;
 }
 
+/* A config.json that is made comes first, so that what is read back is read by it. */
+static enum qplan_status add_config(struct qp_outs *outs, struct qplan_error *err)
+{
+    const struct qp_side *side = outs->side;
+    return side->config ? qp_stage_add(&outs->stage, QP_CONFIG_NAME, side->config, side->n_config,
+                                       side->config_mode, err)
+                        : QPLAN_OK;
+}
+
 enum qplan_status qp_outs_open(struct qp_outs *outs, const struct qp_outs_request *request,
                                struct qplan_error *err)
 {
@@ -53,7 +66,7 @@ enum qplan_status qp_outs_open(struct qp_outs *outs, const struct qp_outs_reques
     outs->is_folder = request->source->is_folder;
     QP_TRY((outs->is_folder ? open_folder : open_file)(outs, request, err));
     outs->is_open = true;
-    enum qplan_status status = QPLAN_OK;
+    enum qplan_status status = outs->is_folder ? add_config(outs, err) : QPLAN_OK;
     for (size_t i = 0; i < news->n_files && status == QPLAN_OK; i++)
         status =
             qp_outs_write_at(outs, i, 0, news->files[i].header, news->files[i].header_bytes, err);
@@ -173,7 +186,9 @@ static enum qplan_status add_index(struct qp_outs *outs, const struct qp_source 
 static enum qplan_status add_side_files(struct qp_outs *outs, struct qplan_error *err)
 {
     for (size_t i = 0; i < outs->side->n; i++) {
-        if (outs->side->paths[i])
+        const bool is_made =
+            outs->side->config && strcmp(outs->side->names[i], QP_CONFIG_NAME) == 0;
+        if (outs->side->paths[i] && !is_made)
             QP_TRY(qp_stage_copy(&outs->stage, outs->side->names[i], outs->side->paths[i], err));
     }
     return QPLAN_OK;

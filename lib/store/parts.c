@@ -3,13 +3,18 @@
  * other, a range is one run of its file; elsewhere it is up to three rectangles with runs of their
  * own.
  */
-#include "parts.h"
+#include "hold.h"
 
 #include "lib/base/check.h"
 
 static bool has_rows(const struct qp_place *place)
 {
     return !place->columns && !place->interleaved && !place->swizzled;
+}
+
+bool qp_part_is_turned(const struct qp_part *part)
+{
+    return part->place->columns || part->place->interleaved;
 }
 
 /* Whether bytes are values: nothing is packed, moved or changed. */
@@ -28,9 +33,8 @@ bool qp_part_is_nibbles(const struct qp_part *part)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-static enum qplan_status get_rect(const struct qp_source *source, const struct qp_part *part,
-                                  const struct qp_rect *rect, enum qplan_isa isa, char *image,
-                                  void *values, uint64_t *bad_fill, struct qplan_error *err)
+enum qplan_status qp_read_runs(const struct qp_source *source, const struct qp_part *part,
+                               const struct qp_rect *rect, char *image, struct qplan_error *err)
 {
     const uint64_t n_runs = qp_place_runs(part->place, part->matrix, rect);
     char *to = image;
@@ -39,7 +43,6 @@ static enum qplan_status get_rect(const struct qp_source *source, const struct q
         QP_TRY(qp_source_read(source, part->entry, run.off, to, (size_t)run.n_bytes, err));
         to += run.n_bytes;
     }
-    *bad_fill += qp_place_get(part->place, part->matrix, rect, isa, image, values);
     return QPLAN_OK;
 }
 
@@ -54,10 +57,13 @@ enum qplan_status qp_part_get(const struct qp_source *source, const struct qp_pa
         *values = qp_source_room(source, part->entry, off, room);
         return qp_source_read(source, part->entry, off, (void *)*values, n * value_bytes, err);
     }
+    const struct qp_held *held = qp_hold_find(source->hold, part, elem, n);
     char *image = (char *)room + qp_div_up(n * value_bytes, 64) * 64, *to = room;
     uint64_t bad = 0;
     *values = room;
-    if (has_rows(part->place)) {
+    if (held) {
+        qp_held_get(held, elem, n, isa, room, &bad);
+    } else if (has_rows(part->place)) {
         const struct qp_place_run run = qp_flat_run(part->place, &range);
         char *bytes = qp_source_room(source, part->entry, run.off, image);
         QP_TRY(qp_source_read(source, part->entry, run.off, bytes, (size_t)run.n_bytes, err));
@@ -66,7 +72,8 @@ enum qplan_status qp_part_get(const struct qp_source *source, const struct qp_pa
         struct qp_rect rects[3];
         const unsigned n_rects = qp_flat_rects(&range, rects);
         for (unsigned i = 0; i < n_rects; i++) {
-            QP_TRY(get_rect(source, part, &rects[i], isa, image, to, &bad, err));
+            QP_TRY(qp_read_runs(source, part, &rects[i], image, err));
+            bad += qp_place_get(part->place, part->matrix, &rects[i], isa, image, to);
             to += rects[i].n_rows * rects[i].n_cols * value_bytes;
         }
     }
@@ -77,13 +84,11 @@ enum qplan_status qp_part_get(const struct qp_source *source, const struct qp_pa
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-static enum qplan_status put_rect(const struct qp_part *part, const struct qp_rect *rect,
-                                  enum qplan_isa isa, const void *values, char *image,
-                                  qp_put_fn put, void *ctx, struct qplan_error *err)
+enum qplan_status qp_put_runs(const struct qp_part *part, const struct qp_rect *rect,
+                              const char *image, qp_put_fn put, void *ctx, struct qplan_error *err)
 {
     const uint64_t n_runs = qp_place_runs(part->place, part->matrix, rect);
     const char *from = image;
-    qp_place_put(part->place, part->matrix, rect, isa, values, image);
     for (uint64_t i = 0; i < n_runs; i++) {
         const struct qp_place_run run = qp_place_run(part->place, part->matrix, rect, i);
         QP_TRY(put(ctx, part, run.off, from, (size_t)run.n_bytes, err));
@@ -110,7 +115,8 @@ enum qplan_status qp_part_put(const struct qp_outs *outs, const struct qp_part *
     const unsigned n_rects = qp_flat_rects(&range, rects);
     const char *from = values;
     for (unsigned i = 0; i < n_rects; i++) {
-        QP_TRY(put_rect(part, &rects[i], isa, from, image, put, ctx, err));
+        qp_place_put(part->place, part->matrix, &rects[i], isa, from, image);
+        QP_TRY(qp_put_runs(part, &rects[i], image, put, ctx, err));
         from += rects[i].n_rows * rects[i].n_cols * value_bytes;
     }
     return QPLAN_OK;

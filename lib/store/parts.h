@@ -23,6 +23,9 @@ static inline size_t qp_value_bytes(const struct qp_part *part)
  */
 bool qp_part_is_nibbles(const struct qp_part *part);
 
+/* Whether values of neighbouring rows lie behind each other, so that few rows are short runs. */
+bool qp_part_is_turned(const struct qp_part *part);
+
 /*
  * Room for the image of n values, and for the values behind it where they are not the image itself:
  * what qp_part_get needs. The image of a range has up to three words more than its values fill.
@@ -42,6 +45,12 @@ enum qplan_status qp_part_get(const struct qp_source *source, const struct qp_pa
 /* Takes bytes of a part that belong at its byte off. */
 typedef enum qplan_status (*qp_put_fn)(void *ctx, const struct qp_part *part, uint64_t off,
                                        const void *bytes, size_t n, struct qplan_error *err);
+
+/* Reads the runs of a rectangle to its image; hands them from its image to put. */
+enum qplan_status qp_read_runs(const struct qp_source *source, const struct qp_part *part,
+                               const struct qp_rect *rect, char *image, struct qplan_error *err);
+enum qplan_status qp_put_runs(const struct qp_part *part, const struct qp_rect *rect,
+                              const char *image, qp_put_fn put, void *ctx, struct qplan_error *err);
 
 /*
  * Hands the bytes of n values from the flat element elem on to put, run by run. image has room for

@@ -58,6 +58,17 @@ uint64_t qp_place_get(const struct qp_place *place, struct qp_matrix matrix,
                       const struct qp_rect *rect, enum qplan_isa isa, const void *image,
                       void *values);
 
+/*
+ * A rectangle of a place that is not swizzled, in the image of one around it: values are put to
+ * where its words are, and got from there. Words that it has only a part of must not be put.
+ */
+void qp_place_put_in(const struct qp_place *place, struct qp_matrix matrix,
+                     const struct qp_rect *around, const struct qp_rect *rect, enum qplan_isa isa,
+                     const void *values, void *image);
+uint64_t qp_place_get_in(const struct qp_place *place, struct qp_matrix matrix,
+                         const struct qp_rect *around, const struct qp_rect *rect,
+                         enum qplan_isa isa, const void *image, void *values);
+
 /* ---- Flat ranges ------------------------------------------------------------------------------
  */
 

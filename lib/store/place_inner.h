@@ -1,6 +1,7 @@
 /*
  * place_inner.h - what the files of the place module share: where words lie (place.c), how the
- * values of one line become words (place_line.c), and swizzled tiles (place_tiles.c).
+ * values of one line become words (place_line.c), words that go down columns (place_down.c), and
+ * swizzled tiles (place_tiles.c).
  */
 #ifndef QP_STORE_PLACE_INNER_H
 #define QP_STORE_PLACE_INNER_H
@@ -58,6 +59,36 @@ void qp_line_unpack(const struct qp_place *place, const struct qp_code_kernels *
 
 /* Whether the last word of a line of len values has other filling than qp_line_pack gives it. */
 bool qp_line_is_ragged(const struct qp_place *place, uint64_t len, const uint8_t *last_word);
+
+/* ---- Turning ----------------------------------------------------------------------------------
+ */
+
+/* Element (r, c) becomes element (c, r). */
+struct qp_turn {
+    size_t n_rows, n_cols;         /* before it */
+    size_t from_stride, to_stride; /* bytes from one row to the next */
+};
+
+/* Turns elements of 1, 2, 4 or 8 bytes. */
+void qp_turn(size_t size, const struct qp_turn *turn, const void *from, void *to);
+
+/* ---- Words that go down columns ---------------------------------------------------------------
+ */
+
+/* Whether a place has words of 4 bytes with whole values of a column, and nothing else in them. */
+bool qp_is_down(const struct qp_place *place);
+
+/* A rectangle of such a place on its way: which rows of the matrix, and how far rows are apart. */
+struct qp_down {
+    const struct qp_place *place;
+    uint64_t row, n_rows, all_rows;
+    size_t n_cols;
+    size_t value_stride, image_stride; /* bytes from a row of values, or of words, to the next */
+};
+
+/* What qp_place_put and qp_place_get do where words go down columns. */
+void qp_down_put(const struct qp_down *down, const uint8_t *values, uint8_t *image);
+uint64_t qp_down_get(const struct qp_down *down, const uint8_t *image, uint8_t *values);
 
 /* ---- Swizzled tiles ---------------------------------------------------------------------------
  */

@@ -26,9 +26,9 @@ static bool divides_word(const struct qp_place *place)
 /* What is added to each value by itself before it is packed, modulo 2^bits. */
 static unsigned added(const struct qp_place *place)
 {
-    if (place->half_added)
-        return 1u << (place->bits - 1);
-    return place->one_less && !divides_word(place) ? mask_of(place) : 0;
+    const unsigned half = place->half_added ? 1u << (place->bits - 1) : 0;
+    const unsigned less = place->one_less && !divides_word(place) ? mask_of(place) : 0;
+    return (half + less) & mask_of(place);
 }
 
 /* ---- Words ------------------------------------------------------------------------------------
@@ -157,18 +157,13 @@ void qp_line_pack(const struct qp_place *place, const struct qp_code_kernels *ke
     const size_t n_used = n / 8 * place->bits + (n % 8 * place->bits + 7) / 8;
     const bool nibbles = place->bits == 4, bytes = place->bits == 8;
     if (nibbles)
-        kernels->pack4(values, n, words);
+        kernels->pack4(values, n, place->half_added ? 8 : 0, words);
     else if (bytes)
         memmove(words, values, n);
     else
         pack_stream(place, values, n, words, n_bytes);
-    if (place->half_added && (nibbles || bytes)) {
-        const uint8_t half = nibbles ? 0x88 : 0x80;
-        for (size_t i = 0; i < n_used; i++)
-            words[i] ^= half;
-        if (nibbles && n % 2)
-            words[n_used - 1] &= 0x0f;
-    }
+    for (size_t i = 0; bytes && place->half_added && i < n; i++)
+        words[i] ^= 0x80;
     memset(words + n_used, 0, n_bytes - n_used);
     if (place->filling > 0 && qp_bit_of(place, n) > 0) {
         uint8_t last[sizeof(uint32_t)];
@@ -211,6 +206,11 @@ static void lift(const struct qp_place *place, uint8_t *values, size_t n)
     const unsigned sign = place->is_signed && place->bits < 8 ? 1u << (place->bits - 1) : 0;
     if (add == 0 && sign == 0)
         return;
+    if (place->is_signed && add == 1u << (place->bits - 1)) { /* the sign comes by itself */
+        for (size_t i = 0; i < n; i++)
+            values[i] = (uint8_t)(values[i] - add);
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         values[i] = (uint8_t)((((values[i] - add) & mask) ^ sign) - sign);
 }
@@ -231,7 +231,6 @@ static void unpack_stream(const struct qp_place *place, const struct qp_code_ker
                           const uint8_t *stream, size_t n_bytes, size_t bit, size_t n,
                           uint8_t *values)
 {
-    const bool as_packed = added(place) == 0;
     const unsigned bits = place->bits;
     size_t few = 0; /* values before the first that begins with a byte */
     while (few < n && (bit + few * bits) % 8)
@@ -243,14 +242,16 @@ static void unpack_stream(const struct qp_place *place, const struct qp_code_ker
     const size_t at = (bit + few * bits) / 8;
     values += few;
     n -= few;
-    if (bits == 4)
-        kernels->unpack4(stream + at, n, place->is_signed && as_packed, values);
-    else if (bits == 8)
+    if (bits == 4) {
+        kernels->unpack4(stream + at, n, place->is_signed != place->half_added ? 8 : 0,
+                         place->is_signed ? 8 : 0, values);
+        return;
+    }
+    if (bits == 8)
         memmove(values, stream + at, n);
     else
         unpack_eights(bits, stream + at, n_bytes - at, n, values);
-    if (bits != 4 || !as_packed)
-        lift(place, values, n);
+    lift(place, values, n);
 }
 
 #define CHUNK 1024 /* values, which stay in the nearest cache between two steps */

@@ -16,30 +16,33 @@ struct move {
     struct qp_lines lines;
     struct qp_words words;
     size_t value_stride, image_stride; /* bytes from a row of values, or of words, to the next */
+    size_t image_at;                   /* where in the image the words of the rectangle begin */
 };
 
 static struct move move_of(const struct qp_place *place, struct qp_matrix matrix,
-                           const struct qp_rect *rect, enum qplan_isa isa)
+                           const struct qp_rect *around, const struct qp_rect *rect,
+                           enum qplan_isa isa)
 {
-    const struct qp_words words = qp_place_words(place, matrix, rect);
-    return (struct move){
-        place, qp_code_kernels(isa), qp_place_lines(place, matrix, rect),
-        words, (size_t)rect->n_cols, (size_t)(words.rect.n_cols * words.word_bytes)};
+    const struct qp_words words = qp_place_words(place, matrix, around);
+    const struct qp_words inner = qp_place_words(place, matrix, rect);
+    const size_t stride = (size_t)(words.rect.n_cols * words.word_bytes);
+    return (struct move){place,
+                         qp_code_kernels(isa),
+                         qp_place_lines(place, matrix, rect),
+                         words,
+                         (size_t)rect->n_cols,
+                         stride,
+                         (size_t)(inner.rect.row - words.rect.row) * stride +
+                             (size_t)((inner.rect.col - words.rect.col) * words.word_bytes)};
 }
 
 /* ---- Turning ----------------------------------------------------------------------------------
  */
 
-/* Element (r, c) becomes element (c, r). */
-struct turn {
-    size_t n_rows, n_cols;         /* before it */
-    size_t from_stride, to_stride; /* bytes from one row to the next */
-};
-
 #define SIDE 8 /* of the squares that are turned at once, with few cache lines */
 
 /* A square of bytes in registers: halves of it change places, then halves of those, twice. */
-static inline void turn_bytes(const struct turn *t, const uint8_t *from, uint8_t *to)
+static inline void turn_bytes(const struct qp_turn *t, const uint8_t *from, uint8_t *to)
 {
     uint64_t rows[SIDE];
     for (size_t r = 0; r < SIDE; r++)
@@ -58,7 +61,22 @@ static inline void turn_bytes(const struct turn *t, const uint8_t *from, uint8_t
         qp_put64(to + c * t->to_stride, rows[c]);
 }
 
-static inline void turn_sized(size_t size, const struct turn *t, const uint8_t *from, uint8_t *to)
+/* Words of 4 bytes, two by two of them in registers: numbers of both are even. */
+static inline void turn_words(const struct qp_turn *t, size_t n_rows, size_t n_cols,
+                              const uint8_t *from, uint8_t *to)
+{
+    for (size_t r = 0; r < n_rows; r += 2) {
+        for (size_t c = 0; c < n_cols; c += 2) {
+            const uint64_t above = qp_get64(from + r * t->from_stride + 4 * c);
+            const uint64_t below = qp_get64(from + (r + 1) * t->from_stride + 4 * c);
+            qp_put64(to + c * t->to_stride + 4 * r, (above & UINT32_MAX) | below << 32);
+            qp_put64(to + (c + 1) * t->to_stride + 4 * r, above >> 32 | below >> 32 << 32);
+        }
+    }
+}
+
+static inline void turn_sized(size_t size, const struct qp_turn *t, const uint8_t *from,
+                              uint8_t *to)
 {
     for (size_t row = 0; row < t->n_rows; row += SIDE) {
         const size_t n_rows = (size_t)qp_min_u64(SIDE, t->n_rows - row);
@@ -70,6 +88,10 @@ static inline void turn_sized(size_t size, const struct turn *t, const uint8_t *
                 turn_bytes(t, square, turned);
                 continue;
             }
+            if (size == 4 && n_rows % 2 == 0 && n_cols % 2 == 0) {
+                turn_words(t, n_rows, n_cols, square, turned);
+                continue;
+            }
             for (size_t c = 0; c < n_cols; c++) {
                 for (size_t r = 0; r < n_rows; r++)
                     memcpy(turned + c * t->to_stride + r * size,
@@ -79,8 +101,8 @@ static inline void turn_sized(size_t size, const struct turn *t, const uint8_t *
     }
 }
 
-/* Elements of 1, 2, 4 or 8 bytes, each size with a loop of its own. */
-static void turn(size_t size, const struct turn *t, const void *from, void *to)
+/* Each size has a loop of its own. */
+void qp_turn(size_t size, const struct qp_turn *t, const void *from, void *to)
 {
     if (size == 1)
         turn_sized(1, t, from, to);
@@ -101,17 +123,19 @@ static bool is_whole(const struct qp_place *place)
     return place->bits == 8 * place->word_bytes && !place->half_added && !place->one_less;
 }
 
-/* A matrix of whole values to its image, or of whole words to values: it is turned, or not. */
-static void move_whole(const struct qp_place *place, uint64_t n_rows, uint64_t n_cols,
-                       const void *from, void *to)
+/* Whole values to words, or words to values: rows of elements become columns, or stay rows. */
+static void move_whole(const struct qp_place *place, const struct qp_turn *t, const void *from,
+                       void *to)
 {
-    const size_t size = place->word_bytes;
-    const struct turn turned = {(size_t)n_rows, (size_t)n_cols, (size_t)n_cols * size,
-                                (size_t)n_rows * size};
-    if (place->columns == place->interleaved)
-        memmove(to, from, (size_t)(n_rows * n_cols) * size);
+    const size_t size = place->word_bytes, n_bytes = t->n_cols * size;
+    if (place->columns != place->interleaved)
+        qp_turn(size, t, from, to);
+    else if (n_bytes == t->from_stride && n_bytes == t->to_stride)
+        memmove(to, from, t->n_rows * n_bytes);
     else
-        turn(size, &turned, from, to);
+        for (size_t row = 0; row < t->n_rows; row++)
+            memmove((char *)to + row * t->to_stride, (const char *)from + row * t->from_stride,
+                    n_bytes);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------
@@ -129,10 +153,12 @@ static uint64_t get_rows(const struct move *m, const uint8_t *image, uint8_t *va
     const struct qp_lines *l = &m->lines;
     const unsigned bit = qp_bit_of(m->place, l->value);
     const bool filled = l->value + l->n_values == l->len && qp_bit_of(m->place, l->len) != 0;
+    const size_t n_words =
+        (size_t)(qp_words_of(m->place, l->value + l->n_values) - qp_word_of(m->place, l->value));
     uint64_t n_ragged = 0;
     for (size_t row = 0; row < l->n_lines; row++) {
         const uint8_t *words = image + row * m->image_stride;
-        const uint8_t *last = words + m->image_stride - m->place->word_bytes;
+        const uint8_t *last = words + (n_words - 1) * m->place->word_bytes;
         n_ragged += filled && qp_line_is_ragged(m->place, l->len, last);
         qp_line_unpack(m->place, m->kernels, words, bit, m->value_stride,
                        values + row * m->value_stride);
@@ -202,15 +228,16 @@ static void put_blocks(const struct move *m, const uint8_t *values, uint8_t *ima
         const uint8_t *from = values + value_at(m, &b);
         uint8_t *to = image + image_at(m, &b), *packed = turn_words ? words : to;
         if (turn_values) {
-            turn(1, &(struct turn){b.n_values, b.n_lines, m->value_stride, VALUES}, from, lines);
+            qp_turn(1, &(struct qp_turn){b.n_values, b.n_lines, m->value_stride, VALUES}, from,
+                    lines);
             from = lines;
         }
         for (size_t i = 0; i < b.n_lines; i++)
             qp_line_pack(m->place, m->kernels, from + i * line_stride, b.n_values,
                          packed + i * word_stride);
         if (turn_words)
-            turn(m->place->word_bytes,
-                 &(struct turn){b.n_lines, b.n_words, VALUES, m->image_stride}, words, to);
+            qp_turn(m->place->word_bytes,
+                    &(struct qp_turn){b.n_lines, b.n_words, VALUES, m->image_stride}, words, to);
     }
 }
 
@@ -226,7 +253,8 @@ static uint64_t get_blocks(const struct move *m, const uint8_t *image, uint8_t *
         const uint8_t *from = image + image_at(m, &b);
         uint8_t *to = values + value_at(m, &b), *unpacked = turn_values ? lines : to;
         if (turn_words) {
-            turn(size, &(struct turn){b.n_words, b.n_lines, m->image_stride, VALUES}, from, words);
+            qp_turn(size, &(struct qp_turn){b.n_words, b.n_lines, m->image_stride, VALUES}, from,
+                    words);
             from = words;
         }
         for (size_t i = 0; i < b.n_lines; i++) {
@@ -236,7 +264,8 @@ static uint64_t get_blocks(const struct move *m, const uint8_t *image, uint8_t *
                            unpacked + i * line_stride);
         }
         if (turn_values)
-            turn(1, &(struct turn){b.n_lines, b.n_values, VALUES, m->value_stride}, lines, to);
+            qp_turn(1, &(struct qp_turn){b.n_lines, b.n_values, VALUES, m->value_stride}, lines,
+                    to);
     }
     return n_ragged;
 }
@@ -244,37 +273,78 @@ static uint64_t get_blocks(const struct move *m, const uint8_t *image, uint8_t *
 /* ---- Rectangles -------------------------------------------------------------------------------
  */
 
+static struct qp_down down_of(const struct move *m, struct qp_matrix matrix,
+                              const struct qp_rect *rect)
+{
+    return (struct qp_down){m->place,        rect->row,       rect->n_rows,   matrix.rows,
+                            m->value_stride, m->value_stride, m->image_stride};
+}
+
+void qp_place_put_in(const struct qp_place *place, struct qp_matrix matrix,
+                     const struct qp_rect *around, const struct qp_rect *rect, enum qplan_isa isa,
+                     const void *values, void *image)
+{
+    if (rect->n_rows == 0 || rect->n_cols == 0)
+        return;
+    const struct move m = move_of(place, matrix, around, rect, isa);
+    uint8_t *to = (uint8_t *)image + m.image_at;
+    if (place->swizzled) {
+        qp_tiles_put(&m.words, rect, values, to);
+    } else if (is_whole(place)) {
+        const size_t value_stride = m.value_stride * place->word_bytes;
+        move_whole(
+            place,
+            &(struct qp_turn){(size_t)rect->n_rows, m.value_stride, value_stride, m.image_stride},
+            values, to);
+    } else if (qp_is_down(place)) {
+        const struct qp_down down = down_of(&m, matrix, rect);
+        qp_down_put(&down, values, to);
+    } else if (place->columns || place->interleaved) {
+        put_blocks(&m, values, to);
+    } else {
+        put_rows(&m, values, to);
+    }
+}
+
+uint64_t qp_place_get_in(const struct qp_place *place, struct qp_matrix matrix,
+                         const struct qp_rect *around, const struct qp_rect *rect,
+                         enum qplan_isa isa, const void *image, void *values)
+{
+    if (rect->n_rows == 0 || rect->n_cols == 0)
+        return 0;
+    const struct move m = move_of(place, matrix, around, rect, isa);
+    const uint8_t *from = (const uint8_t *)image + m.image_at;
+    if (place->swizzled)
+        return qp_tiles_get(&m.words, matrix, rect, from, values);
+    if (is_whole(place)) {
+        const bool is_turned = place->columns != place->interleaved;
+        const size_t n_rows = (size_t)(is_turned ? rect->n_cols : rect->n_rows);
+        const size_t n_cols = (size_t)(is_turned ? rect->n_rows : rect->n_cols);
+        move_whole(
+            place,
+            &(struct qp_turn){n_rows, n_cols, m.image_stride, m.value_stride * place->word_bytes},
+            from, values);
+        return 0;
+    }
+    if (qp_is_down(place)) {
+        const struct qp_down down = down_of(&m, matrix, rect);
+        return qp_down_get(&down, from, values);
+    }
+    return place->columns || place->interleaved ? get_blocks(&m, from, values)
+                                                : get_rows(&m, from, values);
+}
+
 void qp_place_put(const struct qp_place *place, struct qp_matrix matrix, const struct qp_rect *rect,
                   enum qplan_isa isa, const void *values, void *image)
 {
-    const struct move m = move_of(place, matrix, rect, isa);
-    if (rect->n_rows == 0 || rect->n_cols == 0)
-        return;
-    if (place->swizzled)
-        qp_tiles_put(&m.words, rect, values, image);
-    else if (is_whole(place))
-        move_whole(place, rect->n_rows, rect->n_cols, values, image);
-    else if (place->columns || place->interleaved)
-        put_blocks(&m, values, image);
-    else
-        put_rows(&m, values, image);
+    qp_place_put_in(place, matrix, rect, rect, isa, values, image);
 }
 
 uint64_t qp_place_get(const struct qp_place *place, struct qp_matrix matrix,
                       const struct qp_rect *rect, enum qplan_isa isa, const void *image,
                       void *values)
 {
-    const struct move m = move_of(place, matrix, rect, isa);
-    if (rect->n_rows == 0 || rect->n_cols == 0)
-        return 0;
-    if (place->swizzled)
-        return qp_tiles_get(&m.words, matrix, rect, image, values);
-    if (is_whole(place)) {
-        move_whole(place, rect->n_cols, rect->n_rows, image, values);
-        return 0;
-    }
-    return place->columns || place->interleaved ? get_blocks(&m, image, values)
-                                                : get_rows(&m, image, values);
+    return qp_place_get_in(place, matrix, rect, rect, isa, image, values);
 }
 
 /* ---- Flat ranges ------------------------------------------------------------------------------

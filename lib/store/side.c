@@ -11,7 +11,7 @@
 struct finder {
     struct qp_side *side;
     const struct qp_source *source;
-    const char *const *copy;
+    char *const *copy;
     size_t n_copy;
     bool *used; /* by pattern */
     struct qp_arena *arena;
@@ -144,7 +144,7 @@ static enum qplan_status name_index(const struct finder *f)
 }
 
 enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *source,
-                               const char *const *copy, size_t n_copy, struct qp_arena *arena,
+                               char *const *copy, size_t n_copy, struct qp_arena *arena,
                                struct qplan_error *err)
 {
     struct finder f = {
@@ -163,6 +163,28 @@ enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *sou
     for (size_t i = 0; i < names.n; i++)
         QP_TRY(decide(&f, names.list[i]));
     return check_patterns(&f);
+}
+
+enum qplan_status qp_side_edit_config(struct qp_side *side, const struct qp_source *source,
+                                      const char *const *keys, const struct qp_writer *value,
+                                      struct qp_arena *arena, struct qplan_error *err)
+{
+    const struct qp_config *config = source->config;
+    struct qp_writer w;
+    if (!config)
+        return QPLAN_OK;
+    qp_writer_init(&w);
+    enum qplan_status status =
+        qp_config_edit(&w, config, keys, value ? value->data : NULL, value ? value->n : 0, err);
+    if (status == QPLAN_OK) {
+        side->config = qp_arena_join(arena, w.data, w.n, "");
+        side->n_config = w.n;
+        side->config_mode = config->mode;
+        if (!side->config)
+            status = qp_fail_memory(err, config->shown, w.n);
+    }
+    qp_writer_free(&w);
+    return status;
 }
 
 enum qplan_status qp_side_warn(const struct qp_side *side, const char *path,

@@ -13,7 +13,10 @@ struct qp_side {
     size_t n;
     uint64_t n_bytes; /* of those that are copied */
     char *index;      /* the name of the output's index */
-    char **left;      /* names of what is not taken over */
+    char *config;     /* what config.json will be, where it is edited; else NULL */
+    size_t n_config;
+    mode_t config_mode;
+    char **left; /* names of what is not taken over */
     size_t n_left;
 };
 
@@ -24,8 +27,17 @@ struct qp_side {
  * file nothing is copied.
  */
 enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *source,
-                               const char *const *copy, size_t n_copy, struct qp_arena *arena,
+                               char *const *copy, size_t n_copy, struct qp_arena *arena,
                                struct qplan_error *err);
+
+/*
+ * Has the output's config.json say value under each of the keys, which end with NULL, instead of
+ * what it says of a quantization; without keys it says nothing of one. Of a source without a
+ * config.json nothing is made.
+ */
+enum qplan_status qp_side_edit_config(struct qp_side *side, const struct qp_source *source,
+                                      const char *const *keys, const struct qp_writer *value,
+                                      struct qp_arena *arena, struct qplan_error *err);
 
 /* Adds one warning that lists what is left out, if there is any. */
 enum qplan_status qp_side_warn(const struct qp_side *side, const char *path,

@@ -12,6 +12,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* What a layout reads of a checkpoint: the listing is that of a source. */
+static enum qplan_status read_listed(const struct qp_listing *listing,
+                                     const struct qplan_entry *entry, uint64_t off, void *out,
+                                     size_t n, struct qplan_error *err)
+{
+    return qp_source_read((const struct qp_source *)listing, entry, off, out, n, err);
+}
+
 /* ---- One file ---------------------------------------------------------------------------------
  */
 
@@ -25,7 +33,7 @@ static enum qplan_status take_file(struct qp_source *source, struct qp_st *st,
         return status;
     }
     *source = (struct qp_source){
-        .listing = {st, 1, st->entries, st->n_entries, st->file.shown},
+        .listing = {st, 1, st->entries, st->n_entries, st->file.shown, NULL, read_listed},
         .files = st,
         .path = st->file.path,
         .n_bytes = st->file.size,
@@ -138,7 +146,8 @@ static enum qplan_status join_entries(struct qp_source *source, struct qplan_err
                               source->listing.n_entries * sizeof *entries);
     for (size_t i = 0; i < source->listing.n_files; i++) {
         struct qp_st *shard = &source->files[i];
-        memcpy(entries + n, shard->entries, shard->n_entries * sizeof *entries);
+        if (shard->n_entries > 0) /* else there is no array */
+            memcpy(entries + n, shard->entries, shard->n_entries * sizeof *entries);
         n += shard->n_entries;
         qp_free(shard->entries);
         shard->entries = NULL;
@@ -243,6 +252,9 @@ static enum qplan_status open_folder(struct qp_source *source, struct qplan_erro
     if (!source->path || !source->listing.shown)
         return qp_fail_memory(err, shown, strlen(path));
     QP_TRY(take_warnings(source, err));
+    QP_TRY(qp_config_read(&source->config, path, err));
+    source->listing.config = source->config ? &source->config->tree : NULL;
+    source->listing.read = read_listed;
     return open_files(source, err);
 }
 
@@ -287,6 +299,7 @@ void qp_source_close(struct qp_source *source)
     qp_free(source->files);
     qp_free(source->entries);
     qp_folder_free(&source->folder);
+    qp_config_free(source->config);
     qp_arena_free(&source->arena);
     *source = (struct qp_source){.files = NULL};
 }

@@ -5,6 +5,7 @@
 #ifndef QP_STORE_SOURCE_H
 #define QP_STORE_SOURCE_H
 
+#include "config.h"
 #include "folder.h"
 #include "formats/format.h"
 
@@ -19,12 +20,15 @@ struct qp_ahead {
     uint64_t at; /* of data[0] in the file */
 };
 
+struct qp_hold;
+
 struct qp_source {
-    struct qp_listing listing;
-    struct qp_st *files; /* those of the listing */
-    char *path;          /* of the file or the folder, as given */
-    bool is_folder;      /* then .folder says which files there are */
+    struct qp_listing listing; /* first: its .read means the source */
+    struct qp_st *files;       /* those of the listing */
+    char *path;                /* of the file or the folder, as given */
+    bool is_folder;            /* then .folder says which files there are */
     struct qp_folder folder;
+    struct qp_config *config;    /* of the folder; NULL = it has none */
     struct qp_warnings warnings; /* about what was found; they are in .arena */
     struct qp_arena arena;
     const struct qp_st_new *written; /* what the headers must be, or NULL; the caller's */
@@ -33,6 +37,7 @@ struct qp_source {
     uint64_t n_bytes;                /* of all files */
     uint64_t data_bytes;             /* of all tensors */
     struct qp_ahead *ahead;          /* NULL but in the copy of a reader that wants it */
+    const struct qp_hold *hold;      /* rows that a reader has in memory; NULL likewise */
 };
 
 /*

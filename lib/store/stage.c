@@ -350,7 +350,7 @@ enum qplan_status qp_stage_add(struct qp_stage *stage, const char *name, const v
 static enum qplan_status copy_bytes(const struct qp_stage *s, const char *name, int fd,
                                     const struct qp_file *from, struct qplan_error *err)
 {
-    char buffer[64 << 10];
+    char buffer[16 << 10];
     for (uint64_t off = 0; off < from->size; off += sizeof buffer) {
         const uint64_t left = from->size - off;
         const size_t n = left < sizeof buffer ? (size_t)left : sizeof buffer;

@@ -6,14 +6,38 @@
 
 #include "recompute.h"
 
+#include "kernels/codes/valued.h"
 #include "lib/base/check.h"
 #include "lib/model/dtype.h"
 #include "lib/run/decode.h"
+#include "lib/store/hold.h"
 
 #include <string.h>
 
 /* ---- Kept tensors ------------------------------------------------------------------------------
  */
+
+/* Elements of the source of a pair. */
+static enum qplan_status read_values(const struct qp_compare *c, const struct qp_compare_unit *unit,
+                                     const struct qp_compare_buffers *b, uint64_t elem, uint64_t n,
+                                     void *out, struct qplan_error *err)
+{
+    const struct qp_values values = {c->source, unit->pair->source, c->isa, &b->values};
+    return qp_values_read(&values, elem, n, out, err);
+}
+
+/* Bytes of the source of a pair whose tensor is kept; where it is not stored so, of whole elements.
+ */
+static enum qplan_status read_bytes(const struct qp_compare *c, const struct qp_compare_unit *unit,
+                                    const struct qp_compare_buffers *b, void *out,
+                                    struct qplan_error *err)
+{
+    const struct qp_tensor *t = unit->pair->source;
+    const size_t size = qplan_storage_bits((enum qplan_storage)t->storage) / 8;
+    if (qp_is_verbatim(t))
+        return qp_source_read(c->source, t->entry, unit->elem, out, (size_t)unit->n, err);
+    return read_values(c, unit, b, unit->elem / size, unit->n / size, out, err);
+}
 
 static enum qplan_status compare_bytes(const struct qp_compare *c,
                                        const struct qp_compare_unit *unit,
@@ -23,7 +47,7 @@ static enum qplan_status compare_bytes(const struct qp_compare *c,
     const struct qp_pair *pair = unit->pair;
     size_t n = (size_t)unit->n;
     unsigned char *x = b->source, *y = x + n;
-    QP_TRY(qp_source_read(c->source, pair->source->entry, unit->elem, x, n, err));
+    QP_TRY(read_bytes(c, unit, b, x, err));
     QP_TRY(qp_source_read(c->file, pair->file->entry, unit->elem, y, n, err));
     if (memcmp(x, y, n) == 0)
         return QPLAN_OK;
@@ -48,6 +72,8 @@ struct task {
     struct qp_decoder decoder;
     struct qp_code_rule rule;
     bool can_clip;
+    bool is_nearest; /* codes are judged; else they are only measured */
+    struct qp_calibrator recorded;
     const struct qp_calibrator *calibrator; /* that is computed again; or NULL */
     double largest;                         /* error so far: only where a larger one is matters */
     struct qp_finding *found;
@@ -68,21 +94,43 @@ static double value_at(enum qplan_dtype dtype, const void *values, size_t i)
     return x;
 }
 
-/* The bound of an element of a tile, found by its coordinates. */
-static double bound_at(const struct task *task, const struct qp_decoded *part, size_t i)
+/*
+ * The error that the at-th element of the unit may have if it decodes to y: that of its set, but of
+ * floats and tables by the code.
+ */
+static double element_bound(const struct task *task, uint64_t at, double y, double scale,
+                            double bound)
+{
+    const double x = value_at(task->kernels->dtype, task->source, (size_t)at);
+    if (!qp_is_valued(task->rule.kind) || bound < 0)
+        return bound;
+    if (task->kernels->work->work == QPLAN_F64) {
+        const struct qp_valued_f64 v = qp_valued_of_f64(task->rule.type);
+        return qp_valued_bound_f64(x, y, scale, &v);
+    }
+    const struct qp_valued_f32 v = qp_valued_of_f32(task->rule.type);
+    return qp_valued_bound_f32((float)x, (float)y, (float)scale, &v);
+}
+
+/* The bound of an element of a tile, found by its coordinates, with the value that it decodes to.
+ */
+static double bound_at(const struct task *task, const struct qp_decoded *part, size_t i, double y)
 {
     const struct qp_tile *tile = &part->tile;
     size_t row = i / tile->cols, col = i % tile->cols;
     size_t set =
         row / tile->band_rows * qp_tile_cols(tile) + (tile->col_skip + col) / tile->col_width;
-    return task->b->bound[part->set + set];
+    return element_bound(
+        task, part->at + i, y,
+        value_at(task->kernels->work->work, task->decoder.window.scale, part->set + set),
+        task->b->bound[part->set + set]);
 }
 
 /* What a check found, and where; returns whether its first offence is the first of the unit. */
 static bool add_check(struct task *task, const struct qp_check *check, size_t *first)
 {
     struct qp_measure *part = &task->found->part;
-    uint64_t offences = check->offences;
+    uint64_t offences = task->is_nearest ? check->offences : 0;
     *first = check->first_offence;
     if (!task->can_clip && check->clipped) { /* then a clipped value is an offence too */
         if (offences == 0 || check->first_clipped < *first)
@@ -110,16 +158,16 @@ static void set_first(struct task *task, size_t at, double y, double bound)
 static void check_part(struct task *task, const struct qp_decoded *part)
 {
     const struct qp_source_kernels *k = task->kernels;
-    const struct qp_param_window *window = &task->decoder.window;
+    const struct qp_decoder *d = &task->decoder;
     struct qp_check check;
-    task->decoder.quantizer->check(
-        &part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y, &task->rule,
-        (const char *)window->scale + part->set * k->work_bytes, window->zero + part->set,
-        task->b->bound + part->set, &check);
+    d->quantizer->check(&part->tile, (const char *)task->source + part->at * k->elem_bytes, part->y,
+                        &task->rule, (const char *)d->scale + part->set * k->work_bytes,
+                        d->window.zero + part->set, task->b->bound + part->set, &check);
     size_t first;
-    if (add_check(task, &check, &first))
-        set_first(task, (size_t)part->at + first, value_at(k->work->work, part->y, first),
-                  bound_at(task, part, first));
+    if (add_check(task, &check, &first)) {
+        const double y = value_at(k->work->work, part->y, first);
+        set_first(task, (size_t)part->at + first, y, bound_at(task, part, first, y));
+    }
 }
 
 /* Where sets lie behind each other in the window but not in the block: run by run. */
@@ -151,8 +199,9 @@ static bool tile_runs(const struct qp_tile *tile, struct qp_sums_wish *wish)
 
 /*
  * Bounds for the sums of a block that is one part: then these find out on their way whether any
- * element needs to be judged. A code is an integer, so a scale is the step from 0 to the next
- * value.
+ * element needs to be judged. A linear code is an integer, so a scale is the step from 0 to the
+ * next value; with a bias, values may lie as near to 0 as they like, and what floats and tables
+ * allow goes by the code.
  */
 static void bound_block(const struct task *task, const struct qp_decoded *part,
                         struct block_runs *runs)
@@ -160,10 +209,11 @@ static void bound_block(const struct task *task, const struct qp_decoded *part,
     const struct qp_tile *tile = &part->tile;
     const size_t work_bytes = task->kernels->work_bytes;
     struct qp_sums_wish wish = runs->wish;
-    if (part->at % QP_BLOCK || !part->ends_block || !tile_runs(tile, &wish))
+    if (task->rule.kind != QP_CODES_LINEAR || part->at % QP_BLOCK || !part->ends_block ||
+        !tile_runs(tile, &wish))
         return;
     wish.bound = task->b->bound + part->set;
-    wish.step = (const char *)task->decoder.window.scale + part->set * work_bytes;
+    wish.step = (const char *)task->decoder.scale + part->set * work_bytes;
     runs->wish = wish;
     if (tile->rows > 1 && tile->band_rows > 1)
         gather_runs(tile, work_bytes, runs);
@@ -193,17 +243,42 @@ static bool add_block(struct task *task, const struct qp_sums_wish *wish)
     return sums.within;
 }
 
+/* Whether products of the layout's decoder are others than those that codes are judged by. */
+static bool has_other_products(const struct task *task)
+{
+    return task->rule.of_largest ||
+           (task->rule.kind == QP_CODES_BIASED && qp_decode_rounds(task->decoder.tensor));
+}
+
+/*
+ * A code is judged by the value that it stands for; errors are those of what the layout's decoder
+ * makes of it, which is rounded.
+ */
+static void round_block(struct task *task, const struct qp_decoded *part)
+{
+    const uint64_t end = task->decoder.at;
+    if (has_other_products(task))
+        qp_decode_again(&task->decoder, part);
+    if (part->ends_block && task->rule.kind != QP_CODES_BIASED)
+        qp_decode_round(task->decoder.tensor, task->kernels->work,
+                        (size_t)(end - (end - 1) / QP_BLOCK * QP_BLOCK), task->b->block);
+}
+
 static void measure_part(struct task *task, const struct qp_decoded *part)
 {
     const struct qp_source_kernels *k = task->kernels;
+    const bool rounds = qp_decode_rounds(task->decoder.tensor);
     struct block_runs runs;
     runs.wish = (struct qp_sums_wish){.floor = task->largest};
     if (part->new_sets)
-        k->work->bounds(part->new_sets, task->decoder.window.scale, task->rule.type,
+        k->work->bounds(part->new_sets, task->decoder.scale, task->decoder.window.zero, &task->rule,
                         task->b->bound);
-    bound_block(task, part, &runs);
+    if (!rounds)
+        bound_block(task, part, &runs);
     if (!runs.wish.width)
         check_part(task, part);
+    if (rounds)
+        round_block(task, part);
     if (part->ends_block && !add_block(task, &runs.wish) && runs.wish.width)
         check_part(task, part);
 }
@@ -216,7 +291,7 @@ static enum qplan_status read_source(const struct qp_compare *c, struct task *ta
     const struct qplan_entry *entry = unit->pair->source->entry;
     const size_t size = task->kernels->elem_bytes;
     task->source = qp_source_room(c->source, entry, unit->elem * size, task->b->source);
-    return qp_source_read(c->source, entry, unit->elem * size, task->source, (size_t)n * size, err);
+    return read_values(c, unit, task->b, unit->elem, n, task->source, err);
 }
 
 /*
@@ -248,7 +323,10 @@ static enum qplan_status recompute(const struct qp_compare *c, struct task *task
         .file = c->file,
         .tensor = task->decoder.tensor,
         .calibrator = task->calibrator,
-        .calibration = {task->kernels, task->decoder.quantizer, &task->rule},
+        .calibration = {.calibrator = task->calibrator,
+                        .kernels = task->kernels,
+                        .quantizer = task->decoder.quantizer,
+                        .rule = &task->rule},
         .sets = sets,
         .begin = begin,
         .end = end,
@@ -259,7 +337,7 @@ static enum qplan_status recompute(const struct qp_compare *c, struct task *task
         .scale = b->scale,
         .zero = b->zero,
     };
-    return qp_recompute_sets(&whole, &task->found->part.sets_same, err);
+    return qp_recompute_sets(&whole, &task->found->part.sets_same, &task->found->part.most, err);
 }
 
 static enum qplan_status compare_codes(const struct qp_compare *c, struct task *task,
@@ -280,7 +358,7 @@ static enum qplan_status compare_codes(const struct qp_compare *c, struct task *
         measure_part(task, &part);
         QP_TRY(qp_decode_next(&task->decoder, &part, &found, err));
     }
-    task->found->part.bad_fill = task->decoder.bad_fill;
+    task->found->part.bad_fill += task->decoder.bad_fill;
     return QPLAN_OK;
 }
 
@@ -340,12 +418,19 @@ static enum qplan_status compare_on_device(const struct qp_compare *c, struct ta
 static void prepare(const struct qp_compare *c, struct task *task)
 {
     const struct qp_tensor *tensor = task->unit->pair->file;
-    const struct qp_calibrator *calibrator = qp_calibrator_find(tensor->calibrate);
+    const struct qp_calibrator *recorded = &task->recorded;
+    /* That of another tool may clip. */
+    const bool is_known = qp_calibrator_recorded(tensor->calibrate, &task->recorded);
     task->kernels =
         qp_source_kernels(qp_storage_row((enum qplan_storage)tensor->storage)->dtype, c->isa);
-    task->rule = qp_code_rule(tensor->scheme);
-    task->can_clip = calibrator && calibrator->can_clip;
-    task->calibrator = c->recompute ? qp_pair_calibrator(task->unit->pair) : NULL;
+    task->rule = qp_stored_rule(tensor);
+    task->can_clip = !is_known || recorded->can_clip;
+    task->is_nearest = !is_known || recorded->nearest;
+    /* Codes that are not judged are computed again, and their parameters with them; a method of
+     * several passes is more than in passing. */
+    if (c->recompute && is_known && recorded->from_source && recorded->nearest &&
+        recorded->passes == 1)
+        task->calibrator = recorded;
     task->decoder = (struct qp_decoder){.source = c->file,
                                         .tensor = tensor,
                                         .work = task->kernels->work,
@@ -354,17 +439,40 @@ static void prepare(const struct qp_compare *c, struct task *task)
                                         .room = task->b->codes,
                                         .y = task->b->block,
                                         .window = task->b->window,
-                                        .window_sets = c->window_sets};
+                                        .window_sets = c->window_sets,
+                                        .steps = task->b->scale};
+}
+
+static enum qplan_status compare_piece(const struct qp_compare *c, struct qp_compare_unit *piece,
+                                       const struct qp_compare_buffers *b, struct qp_finding *found,
+                                       struct qplan_error *err)
+{
+    struct task task = {.unit = piece, .b = b, .largest = piece->largest, .found = found};
+    prepare(c, &task);
+    QP_TRY(c->device ? compare_on_device(c, &task, err) : compare_codes(c, &task, err));
+    piece->largest = task.largest;
+    return QPLAN_OK;
 }
 
 enum qplan_status qp_compare_do(const struct qp_compare *c, const struct qp_compare_unit *unit,
                                 const struct qp_compare_buffers *b, struct qp_finding *found,
                                 struct qplan_error *err)
 {
+    const uint64_t end = unit->elem + unit->n;
     *found = (struct qp_finding){.part.max_abs = -1};
     if (!unit->pair->file->scheme)
         return compare_bytes(c, unit, b, found, err);
-    struct task task = {.unit = unit, .b = b, .largest = unit->largest, .found = found};
-    prepare(c, &task);
-    return c->device ? compare_on_device(c, &task, err) : compare_codes(c, &task, err);
+    struct qp_hold hold;
+    struct qp_source file = *c->file;
+    struct qp_compare with_hold = *c;
+    struct qp_compare_unit piece = *unit;
+    QP_TRY(qp_hold_take(&hold, c->file, unit->pair->file, unit->elem, unit->n, c->piece_elems,
+                        b->hold, err));
+    file.hold = &hold;
+    with_hold.file = &file;
+    for (; piece.elem < end; piece.elem += piece.n) {
+        piece.n = qp_min_u64(c->piece_elems, end - piece.elem);
+        QP_TRY(compare_piece(&with_hold, &piece, b, found, err));
+    }
+    return QPLAN_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "lib/calibrate/calibrate.h"
 #include "lib/run/decode_device.h"
+#include "lib/run/source_values.h"
 #include "measure.h"
 
 /* What all units share. */
@@ -15,6 +16,9 @@ struct qp_compare {
     struct qplan_device *device; /* NULL = the CPU */
     enum qplan_isa isa;
     bool recompute;      /* parameters, in passing */
+    bool decodes;        /* tensors of the source */
+    bool holds;          /* some tensor of the file has turned codes */
+    size_t piece_elems;  /* of a quantized unit that are done at a time */
     size_t window_sets;  /* room of the window */
     size_t source_bytes; /* room for elements of the source */
 };
@@ -37,13 +41,17 @@ struct qp_block {
 struct qp_compare_buffers {
     void *source; /* room for elements of the source, or bytes of a kept tensor in both files */
     void *block;  /* decoded values in working precision */
-    void *codes;  /* room for those of a unit */
+    void *codes;  /* room for those of a piece */
+    void *hold;   /* turned parts of a unit */
     struct qp_param_window window;
-    void *state, *scale; /* parameters computed again: room for as many sets as the window has */
+    void *state, *scale; /* parameters computed again, for as many sets as the window has; behind
+                          * that steps */
     int32_t *zero;
     double *bound;
     struct qp_block *blocks;
-    struct qp_flat_buffers flat; /* in the place of all but source and blocks, on a device */
+    struct qp_value_room values; /* where the source is decoded while it is read */
+    struct qp_flat_buffers
+        flat; /* in the place of what is between source and blocks, on a device */
 };
 
 /* What a unit found; .blocks of the buffers belongs to it. */

@@ -3,12 +3,16 @@
  */
 #include "measure.h"
 
+#include "kernels/codes/biased.h"
+#include "kernels/codes/largest.h"
+#include "kernels/codes/valued.h"
 #include "kernels/tiles/runs.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
+#include "lib/calibrate/calibrate.h"
 #include "lib/model/dtype.h"
 #include "lib/run/cut.h"
-#include "lib/run/stored.h"
+#include "lib/run/decode.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,6 +25,7 @@ struct qp_facts_reader {
     const struct qplan_checkpoint *file;
     const struct qp_tensor *tensor;
     struct qp_code_rule rule; /* of the tensor */
+    double largest;           /* scale of it by size; -1: none that counts */
     const struct qp_work_kernels *f64;
     struct qp_sets sets; /* where scales of 1 are searched */
     struct qp_param_window window;
@@ -36,26 +41,36 @@ struct qp_facts_reader {
 
 /*
  * A scale of exactly 1 is not counted in the largest step: it may belong to a set of zeros.
- * *has_one tells whether there was one. Halving is exact: a scale is stored with less precision
- * than a double.
+ * *has_one tells whether there was one.
  */
-static void add_scales(const double *scale, size_t n, struct qp_param_facts *facts, bool *has_one)
+static void add_scales(struct qp_facts_reader *r, size_t n, struct qp_param_facts *facts,
+                       bool *has_one)
 {
+    const double *scale = r->scale;
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < n; i++) {
+        facts->negative += scale[i] < 0;
         low = scale[i] < low ? scale[i] : low;
         high = scale[i] > high ? scale[i] : high;
     }
-    const bool around_one = low <= 1 && high >= 1; /* mostly they are all smaller */
-    double largest = around_one ? -INFINITY : high;
+    const double most = high > -low ? high : -low; /* a step has the size of its scale */
+    const bool around_one = low <= 1 && most >= 1; /* mostly they are all smaller */
+    double largest = around_one ? -INFINITY : most;
     for (size_t i = 0; around_one && i < n; i++) {
         *has_one |= scale[i] == 1;
-        if (scale[i] != 1 && scale[i] > largest)
-            largest = scale[i];
+        if (scale[i] != 1 && fabs(scale[i]) > largest)
+            largest = fabs(scale[i]);
     }
     facts->scale_min = low < facts->scale_min ? low : facts->scale_min;
     facts->scale_max = high > facts->scale_max ? high : facts->scale_max;
-    facts->half_step = largest / 2 > facts->half_step ? largest / 2 : facts->half_step;
+    r->largest = largest > r->largest ? largest : r->largest;
+}
+
+/* Makes steps of the scales that were read. */
+static void make_steps(struct qp_facts_reader *r, size_t n)
+{
+    if (r->rule.of_largest)
+        qp_times_f32(QPLAN_F64, n, qp_part_of_largest(&r->rule), r->scale);
 }
 
 /* Looks at every scale; *has_one tells whether one of them is 1. */
@@ -68,14 +83,23 @@ static enum qplan_status read_facts(struct qp_facts_reader *r, struct qp_param_f
     for (uint64_t set = 0; set < n_sets; set += FACT_SETS) {
         size_t n = (size_t)qp_min_u64(FACT_SETS, n_sets - set);
         QP_TRY(qp_read_scales(&r->scales, r->tensor, r->f64, set, n, &r->window, err));
-        add_scales(r->scale, n, facts, has_one);
+        make_steps(r, n);
+        add_scales(r, n, facts, has_one);
     }
     return QPLAN_OK;
 }
 
 /* ---- Sets of scale 1 ------------------------------------------------------------------------- */
 
-/* Whether a piece holds, in a set of scale 1, a code other than the zero point. */
+/* Whether a code stands for 0 where the scale is 1. */
+static bool is_zero(const struct qp_code_rule *rule, int32_t zero, uint8_t code)
+{
+    if (qp_is_valued(rule->kind))
+        return qp_value_f32(code, rule->type, rule->kind == QP_CODES_BOOK) == 0;
+    return rule->kind == QP_CODES_BIASED ? (float)code == -qp_bias(zero) : code == (uint8_t)zero;
+}
+
+/* Whether a piece holds, in a set of scale 1, a code that does not stand for 0. */
 static enum qplan_status search_piece(const struct qp_facts_reader *r, const struct qp_piece *piece,
                                       bool *found, struct qplan_error *err)
 {
@@ -89,9 +113,9 @@ static enum qplan_status search_piece(const struct qp_facts_reader *r, const str
         QP_TRY(qp_read_codes(&r->file->source, r->tensor, elem, tile.cols, QPLAN_ISA_BEST, r->codes,
                              &codes, NULL, err));
         FOR_EACH_RUN (&tile, run) {
-            const uint8_t zero = (uint8_t)r->zero[base + run.set];
+            const int32_t zero = r->zero[base + run.set];
             for (size_t i = run.at; r->scale[base + run.set] == 1 && i < run.at + run.n; i++)
-                *found |= codes[i] != zero;
+                *found |= !is_zero(&r->rule, zero, codes[i]);
         }
     }
     return QPLAN_OK;
@@ -108,12 +132,13 @@ static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
         .elems = FACT_CODES, .sets = FACT_SETS, .apart = FACT_CODES, .cached = FACT_CODES};
     uint64_t band = 0, col = 0;
     struct qp_strip strip;
-    qp_sets_make(&r->sets, r->tensor->scheme, r->tensor->shape, r->tensor->rank);
+    qp_stored_sets(&r->sets, r->tensor);
     *found = false;
     do {
         qp_strip_at(&r->sets, &limits, 1, 1, band, col, &strip);
         QP_TRY(qp_read_params(&r->file->source, r->tensor, r->f64, strip.set, (size_t)strip.n_sets,
                               &r->window, err));
+        make_steps(r, (size_t)strip.n_sets);
         for (uint64_t i = 0; i < strip.n_pieces && !*found; i++) {
             struct qp_piece piece;
             qp_piece_at(&r->sets, &strip, i, &piece);
@@ -126,16 +151,49 @@ static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
 /* ---- All facts of a tensor --------------------------------------------------------------------
  */
 
-/* The bound grows with the scale: the largest one decides. */
+/* Half a unit in the last place of a type, at a value. */
+static double half_unit(enum qplan_dtype dtype, double value)
+{
+    static const struct {
+        int bits, least; /* of the fraction; half of the least number, as a power of 2 */
+    } types[] = {[QPLAN_F32] = {24, -150}, [QPLAN_F16] = {11, -25}, [QPLAN_BF16] = {8, -134}};
+    const int bits = types[dtype].bits, least = types[dtype].least;
+    int exponent;
+    (void)frexp(value, &exponent); /* value is below 2^exponent */
+    return ldexp(1, exponent - bits - 1 > least ? exponent - bits - 1 : least);
+}
+
+/* The layout's decoder rounds what a code stands for: at the largest value that a code can have. */
+static double rounded_bound(const struct qp_facts_reader *r, double bound)
+{
+    const struct qp_code_rule *rule = &r->rule;
+    const double least = -(double)rule->q_min, most = rule->q_max;
+    const double steps = qp_is_valued(rule->kind)        ? rule->type->largest
+                         : r->tensor->scheme->asymmetric ? least + most
+                         : least > most                  ? least
+                                                         : most;
+    const enum qplan_dtype dtype = qp_decoder_dtype(r->tensor);
+    const double n_roundings = rule->kind == QP_CODES_BIASED ? 2 : 1; /* of product and sum */
+    return nextafter(bound + n_roundings * half_unit(dtype, r->largest * steps), INFINITY);
+}
+
+/*
+ * What grows with the scale: the largest one decides. Its product with the reach of codes is exact:
+ * a scale is stored with less precision than a double. Of a recipe no bound is claimed.
+ */
 static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *facts)
 {
     const enum qplan_dtype source = qp_storage_row((enum qplan_storage)r->tensor->storage)->dtype;
     const struct qp_work_kernels *work = qp_source_kernels(source, QPLAN_ISA_SCALAR)->work;
-    const double scale = facts->half_step * 2;
-    const float narrow = (float)scale;
-    const void *typed = work->work == QPLAN_F32 ? (const void *)&narrow : (const void *)&scale;
-    if (facts->half_step >= 0)
-        work->bounds(1, typed, r->rule.type, &facts->bound);
+    const bool has_bound = r->largest >= 0 && !qp_is_recipe(r->tensor->calibrate);
+    const float narrow = (float)r->largest;
+    const int32_t no_bias = 0; /* the little that one far away from 0 adds is in no report */
+    const void *typed = work->work == QPLAN_F32 ? (const void *)&narrow : (const void *)&r->largest;
+    facts->half_step = r->largest >= 0 ? r->largest * r->rule.type->reach : -1;
+    if (has_bound)
+        work->bounds(1, typed, &no_bias, &r->rule, &facts->bound);
+    if (has_bound && qp_decode_rounds(r->tensor) && r->rule.scale_dtype != QPLAN_F32)
+        facts->bound = rounded_bound(r, facts->bound);
 }
 
 enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_tensor *tensor,
@@ -143,14 +201,16 @@ enum qplan_status qp_facts_read(struct qp_facts_reader *reader, const struct qp_
 {
     struct qp_facts_reader *r = reader;
     bool has_one, found = false;
-    *facts = (struct qp_param_facts){INFINITY, -INFINITY, -1, -1};
+    *facts = (struct qp_param_facts){INFINITY, -INFINITY, 0, -1, -1};
     r->tensor = tensor;
     r->rule = qp_code_rule(tensor->scheme);
+    r->rule.of_largest = qp_is_of_largest(tensor);
+    r->largest = -1;
     QP_TRY(read_facts(r, facts, &has_one, err));
-    if (has_one && facts->half_step < 0.5) /* a real set of scale 1 would have the largest step */
+    if (has_one && r->largest < 1) /* a real set of scale 1 would have the largest step */
         QP_TRY(search_ones(r, &found, err));
     if (found)
-        facts->half_step = 0.5;
+        r->largest = 1;
     find_bound(r, facts);
     return QPLAN_OK;
 }

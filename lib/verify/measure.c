@@ -12,6 +12,7 @@
 #include "lib/model/dtype.h"
 #include "lib/run/decode.h"
 #include "lib/run/job.h"
+#include "lib/store/hold.h"
 
 #include <string.h>
 
@@ -23,8 +24,9 @@ struct engine {
     struct qp_pair *pairs;
     struct qp_compare compare;
     struct qp_flat flat;
-    struct slot *ring; /* the result of unit u is in slot u % RING */
-    uint64_t turn;     /* the unit whose result is taken next */
+    struct slot *ring; /* the result of unit u is in slot u % n_slots */
+    uint64_t n_slots;
+    uint64_t turn; /* the unit whose result is taken next */
 };
 
 struct slot {
@@ -37,23 +39,23 @@ struct slot {
 /* ---- Memory ------------------------------------------------------------------------------------
  */
 
-/* Elements of a unit: 8 bytes each at the most, and on the CPU no more than its cache keeps. */
-#define UNIT_MOST ((size_t)32 * QP_BLOCK)
-
-static size_t device_elems(size_t tile_bytes)
+/* Elements of a piece, in whole blocks: 8 bytes each at the most. */
+static size_t piece_elems(size_t tile_bytes)
 {
     const size_t n = tile_bytes / sizeof(double);
     return n - n % QP_BLOCK;
 }
 
-static size_t cpu_elems(size_t tile_bytes)
+/* Bytes of a worker for turned parts; a unit has as many pieces as it can hold. */
+static size_t hold_bytes(const struct engine *e, size_t tile_bytes)
 {
-    return tile_bytes / sizeof(double) < UNIT_MOST ? device_elems(tile_bytes) : UNIT_MOST;
+    return e->compare.holds ? qp_job_hold_bytes(&e->job, tile_bytes) : 0;
 }
 
-static size_t unit_elems(const struct engine *e, size_t tile_bytes)
+static size_t unit_blocks(const struct engine *e, size_t tile_bytes)
 {
-    return e->compare.device ? device_elems(tile_bytes) : cpu_elems(tile_bytes);
+    const size_t held = QP_HELD_ELEMS(hold_bytes(e, tile_bytes)), piece = piece_elems(tile_bytes);
+    return (held > piece ? held : piece) / QP_BLOCK;
 }
 
 /* Bytes of a kept tensor: as many again come from the other file. */
@@ -70,11 +72,24 @@ static size_t window_sets(size_t tile_bytes)
 _Static_assert(sizeof(struct qp_compare_buffers) <= sizeof(union qp_any_buffers),
                "the buffers fit");
 
-static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+/* What there is on a device too. */
+static void carve_common(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
+                         struct qp_compare_buffers *b)
+{
+    const struct engine *e = (const struct engine *)job;
+    b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    b->blocks = qp_take(carve, unit_blocks(e, tile_bytes) * sizeof *b->blocks);
+    b->hold = qp_take(carve, hold_bytes(e, tile_bytes));
+    if (e->compare.decodes)
+        qp_values_carve(carve, tile_bytes, &b->values);
+}
+
+static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
+                          void *buffers)
 {
     struct qp_compare_buffers *b = buffers;
-    size_t n = cpu_elems(tile_bytes), n_sets = window_sets(tile_bytes);
-    b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
+    size_t n = piece_elems(tile_bytes), n_sets = window_sets(tile_bytes);
+    carve_common(carve, tile_bytes, job, b);
     b->block = qp_take(carve, QP_BLOCK * sizeof(double));
     b->codes = qp_take(carve, QP_DECODE_ROOM(n));
     b->window.scale = qp_take(carve, n_sets * sizeof(double));
@@ -84,14 +99,13 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffe
     b->scale = qp_take(carve, n_sets * sizeof(double));
     b->zero = qp_take(carve, n_sets * sizeof(int32_t));
     b->bound = qp_take(carve, n_sets * sizeof(double));
-    b->blocks = qp_take(carve, n / QP_BLOCK * sizeof *b->blocks);
 }
 
-static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes, void *buffers)
+static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes,
+                                 const struct qp_job *job, void *buffers)
 {
     struct qp_compare_buffers *b = buffers;
-    b->source = qp_take(carve, tile_bytes + QP_IO_SPARE);
-    b->blocks = qp_take(carve, device_elems(tile_bytes) / QP_BLOCK * sizeof *b->blocks);
+    carve_common(carve, tile_bytes, job, b);
     qp_flat_carve(carve, tile_bytes, &b->flat);
 }
 
@@ -103,14 +117,34 @@ static void attach_lane(void *buffers, struct qp_lane *lane)
 static void carve_ring(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job)
 {
     struct engine *e = (struct engine *)job;
-    const size_t n_blocks = unit_elems(e, tile_bytes) / QP_BLOCK;
-    struct slot *ring = qp_take(carve, RING * sizeof *ring);
-    struct qp_block *blocks = qp_take(carve, RING * n_blocks * sizeof *blocks);
-    for (size_t i = 0; ring && i < RING; i++)
+    const size_t n_blocks = unit_blocks(e, tile_bytes);
+    const size_t n_slots =
+        e->compare.holds && job->n_workers < RING / 2 ? 2 * job->n_workers : RING;
+    struct slot *ring = qp_take(carve, n_slots * sizeof *ring);
+    struct qp_block *blocks = qp_take(carve, n_slots * n_blocks * sizeof *blocks);
+    for (size_t i = 0; ring && i < n_slots; i++)
         ring[i] = (struct slot){.blocks = blocks + i * n_blocks};
     e->ring = ring;
+    e->n_slots = n_slots;
+    e->compare.piece_elems = piece_elems(tile_bytes);
     e->compare.window_sets = window_sets(tile_bytes);
     e->compare.source_bytes = tile_bytes;
+}
+
+/* Where values are turned, many rows are read at once. Elements have mostly 2 bytes. */
+#define TURNED_BYTES ((size_t)32 << 20)
+
+/* Where codes are, pieces of more rows than is usual have longer runs in what is held. */
+#define HELD_BYTES ((size_t)2 << 20)
+
+static size_t turned_bytes(const struct qp_job *job)
+{
+    const struct engine *e = (const struct engine *)job;
+    for (size_t i = 0; i < e->flat.n_items; i++) {
+        if (e->pairs[i].file->scheme && qp_is_turned(e->pairs[i].source))
+            return qp_job_turned_wish(job, TURNED_BYTES);
+    }
+    return e->compare.holds ? HELD_BYTES : 0;
 }
 
 /* In what the units of a pair count: elements, or bytes of a kept tensor. */
@@ -119,7 +153,9 @@ static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
     const struct engine *e = ctx;
     const struct qp_pair *pair = &e->pairs[i];
     const bool quantized = pair->file->scheme != NULL;
-    *unit_length = quantized ? unit_elems(e, e->job.tile_bytes) : kept_bytes(e->job.tile_bytes);
+    *unit_length = quantized ? qp_hold_elems(pair->file, hold_bytes(e, e->job.tile_bytes),
+                                             e->compare.piece_elems)
+                             : kept_bytes(e->job.tile_bytes);
     return quantized ? qp_entry_elements(pair->source->entry) : qp_tensor_bytes(pair->source);
 }
 
@@ -153,6 +189,7 @@ static void add_finding(const struct qp_compare_unit *unit, const struct qp_find
     total->nonfinite += part->nonfinite;
     total->bad_fill += part->bad_fill;
     total->sets_same += part->sets_same;
+    total->most = part->most > total->most ? part->most : total->most;
     total->max_clip = part->max_clip > total->max_clip ? part->max_clip : total->max_clip;
 }
 
@@ -160,11 +197,11 @@ static void add_finding(const struct qp_compare_unit *unit, const struct qp_find
 static bool take_results(struct engine *e)
 {
     const uint64_t before = e->turn;
-    struct slot *slot = &e->ring[e->turn % RING];
+    struct slot *slot = &e->ring[e->turn % e->n_slots];
     while (slot->taken) {
         add_finding(&slot->unit, &slot->found, slot->blocks);
         slot->taken = false;
-        slot = &e->ring[++e->turn % RING];
+        slot = &e->ring[++e->turn % e->n_slots];
     }
     return e->turn != before;
 }
@@ -174,10 +211,10 @@ static void hand_in(struct engine *e, const struct qp_compare_unit *unit,
                     const struct qp_finding *found, const struct qp_block *blocks)
 {
     (void)pthread_mutex_lock(&e->job.lock);
-    while (unit->number - e->turn >= RING && !qp_job_stopping(&e->job))
+    while (unit->number - e->turn >= e->n_slots && !qp_job_stopping(&e->job))
         (void)pthread_cond_wait(&e->job.changed, &e->job.lock);
-    if (unit->number - e->turn < RING) {
-        struct slot *slot = &e->ring[unit->number % RING];
+    if (unit->number - e->turn < e->n_slots) {
+        struct slot *slot = &e->ring[unit->number % e->n_slots];
         *slot = (struct slot){true, *unit, *found, slot->blocks};
         memcpy(slot->blocks, blocks, found->n_blocks * sizeof *blocks);
         if (take_results(e))
@@ -242,6 +279,11 @@ static enum qplan_status take_device(struct engine *e, size_t n, const struct qp
     struct qp_device_need need = {.n_rows = 0};
     if (!run || !qp_device_wanted(run->device))
         return QPLAN_OK;
+    for (size_t i = 0; i < n; i++) {
+        const struct qp_tensor *t = e->pairs[i].file;
+        if (t->scheme && (qp_decode_rounds(t) || t->scheme->bias))
+            return QPLAN_OK; /* devices judge values before they are rounded, or biased */
+    }
     add_needs(&need, e->pairs, n);
     QP_TRY(qp_device_take(run->device, &need, run->threads, err));
     e->compare.device = qp_device_of(run);
@@ -255,6 +297,7 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_compare_buffers),
                                              .carve = carve_buffers,
                                              .carve_shared = carve_ring,
+                                             .tile_wish = turned_bytes,
                                              .step = step};
     static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct qp_compare_buffers),
                                                 .carve = carve_device_buffers,
@@ -271,8 +314,12 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
     e->compare.isa = run ? run->isa : QPLAN_ISA_BEST;
     e->compare.recompute = recompute;
     e->flat = (struct qp_flat){.ctx = e, .n_items = n, .length = pair_length};
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         pairs[i].result = (struct qp_measure){.max_abs = -1};
+        e->compare.decodes |= !qp_is_verbatim(pairs[i].source);
+        e->compare.holds |=
+            pairs[i].file->scheme && qp_part_is_turned(qp_tensor_part(pairs[i].file, QP_CODES));
+    }
     enum qplan_status status = take_device(e, n, run, err);
     if (status == QPLAN_OK)
         status = qp_job_run(&e->job, e->compare.device ? &on_device : &on_cpu, run,

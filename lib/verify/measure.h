@@ -11,6 +11,7 @@
 /* What the stored parameters alone say of a quantized tensor. */
 struct qp_param_facts {
     double scale_min, scale_max;
+    uint64_t negative;       /* scales below 0 */
     double half_step, bound; /* over the sets that do not decode to 0 alone; < 0 = there are none */
 };
 
@@ -34,6 +35,8 @@ struct qp_measure {
     double x, y, bound; /* there: source value, decoded value, what was allowed */
     uint64_t bad_fill;  /* lines of codes whose filling bits are not 0 */
     uint64_t sets_same; /* sets whose parameters, computed in passing, are the stored ones */
+    bool factor_same;   /* the factor is what values that were seen in passing give */
+    double most;        /* the largest size of a value in sets that were computed in passing */
     struct qp_wrong wrong;
 };
 

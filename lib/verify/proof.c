@@ -3,8 +3,10 @@
  *
  * Proven of every tensor:
  *  - A tensor of the file is in the source under its name, and type and shape before quantization
- *    are those of the source. No tensor is left over: every stored tensor is a part of one.
- *  - A tensor of the source is in the file under its name, exactly once, as a tensor of its own.
+ *    are those of the source. Where nothing records the type, it is that of the source. No tensor
+ *    is left over: every stored tensor is a part of one.
+ *  - A tensor of the source is in the file under its name, exactly once, as a tensor of its own;
+ *    experts that the file has one by one, or all in one, under the names that these have.
  *  - A kept tensor is identical byte for byte.
  *
  * Proven of every element x of a quantized tensor and the value x' that its stored code, scale s
@@ -14,13 +16,17 @@
  *  - Or, where the recorded calibrator can clip, x lies outside of what the codes of its set can
  *    represent by more than that, and x' is the nearer end. minmax cannot clip: then it offends.
  *  - An infinite x gives the nearer end, and NaN gives 0.
- *  - Spare nibbles of rows of 4-bit codes are 0.
+ *  - Spare bits of rows of codes are 0.
  *
  * Proven of the parameters of every set:
  *  - Where the recorded calibrator chooses them from the source alone (minmax), scale and zero
  * point are, byte for byte, those that it chooses. So no file passes with wider parameters.
+ *  - Where a recipe of another tool made the codes, every code is byte for byte what that recipe
+ *    gives, and nothing is claimed of |x - x'|.
  *  - With .exact also every code: the bytes of each quantized tensor are those that this source and
- *    this record give.
+ *    this record give. Where errors were weighted by importance, which is not in the source, that
+ *    is not proven.
+ *  - Where importance had its say, a scale is between 1/256 and 4 of minmax's.
  *
  * Proven of the file:
  *  - Its metadata are those of the source as bytes, apart from the keys that qplan owns and
@@ -29,9 +35,8 @@
  *  - Neither file has changed while it was read.
  *
  * Not judged here but refused, by every command, when a file is opened or read:
- *  - Parts whose types and shapes are not those that the record gives
- * (formats/qplan/native_read.c), another layout or numerics revision, unknown keys of ours
- * (formats/record.c).
+ *  - Parts whose types and shapes are not those that the record gives (formats/reading.c), another
+ *    layout or numerics revision, unknown keys of ours (formats/record.c).
  *  - A stored tensor that is a part of two tensors or has two roles, quantized weights without a
  *    record, an unknown calibrator (lib/store/checkpoint.c).
  *  - A scale that is no finite number above 0, a zero point that is no code or not that of a
@@ -99,6 +104,42 @@ static enum qplan_status misfit(struct prover *p, const struct qp_tested *tested
     return QPLAN_OK;
 }
 
+/* The tensor of the source whose type another one has that nothing records, or NULL. */
+static const struct qp_tensor *source_of_type(const struct qp_proof *proof,
+                                              const struct qp_tensor *t)
+{
+    if (!t->scheme || t->calibrate)
+        return NULL;
+    const struct qp_tensor *source = qp_checkpoint_find(proof->source, t->name, t->name_len);
+    return source && t->storage != source->storage &&
+                   qp_storage_row((enum qplan_storage)source->storage)->is_source
+               ? source
+               : NULL;
+}
+
+/* Gives tensors that another tool has quantized, and whose type nothing records, the source's. */
+static enum qplan_status take_types(struct qp_proof *proof, struct qplan_error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < proof->n_tested; i++)
+        n += source_of_type(proof, proof->tested[i].tensor) != NULL;
+    if (n == 0)
+        return QPLAN_OK;
+    struct qp_tensor *typed = proof->typed = qp_alloc(n, sizeof *typed);
+    if (!typed)
+        return qp_fail_memory(err, "report", n * sizeof *typed);
+    for (size_t i = 0; i < proof->n_tested; i++) {
+        struct qp_tested *tested = &proof->tested[i];
+        const struct qp_tensor *source = source_of_type(proof, tested->tensor);
+        if (!source)
+            continue;
+        *typed = *tested->tensor;
+        typed->storage = source->storage;
+        tested->tensor = typed++;
+    }
+    return QPLAN_OK;
+}
+
 /* Makes a pair of every tensor that has a partner in the source. */
 static enum qplan_status find_partners(struct prover *p)
 {
@@ -106,7 +147,7 @@ static enum qplan_status find_partners(struct prover *p)
     for (size_t i = 0; i < proof->n_tested; i++) {
         struct qp_tested *tested = &proof->tested[i];
         const struct qp_tensor *t = tested->tensor;
-        const struct qp_tensor *source = qp_checkpoint_find(proof->source, t->name, t->name_len);
+        const struct qp_tensor *source = qp_arranged_find(&proof->sources, t->name, t->name_len);
         tested->proven = source && fits_source(t, source);
         if (!source)
             QP_TRY(misfit(p, tested, "this tensor is not in the source"));
@@ -142,7 +183,8 @@ static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
             qp_format_coordinates(at, sizeof at, pair->source->shape, pair->source->rank, m->first),
             x, y, bound, m->offences);
     } else {
-        offend(p, subject, "spare nibbles must be 0: found %" PRIu64 " that are not", m->bad_fill);
+        offend(p, subject, "spare bits must be 0: found %" PRIu64 " rows where they are not",
+               m->bad_fill);
     }
 }
 
@@ -200,9 +242,18 @@ static enum qplan_status recompute(struct prover *p, const struct qplan_run *run
     return p->impossible ? QPLAN_OK : status;
 }
 
+/* What needs more than the source cannot be computed again from it. */
+static bool is_beyond(const struct prover *p, const struct qp_pair *pair)
+{
+    struct qp_calibrator calibrator;
+    return p->proof->exact && pair->file->scheme &&
+           qp_calibrator_recorded(pair->file->calibrate, &calibrator) && !calibrator.from_source;
+}
+
 /* Walks tensors and pairs in step: the pairs are some of the tensors, in their order. */
 static enum qplan_status judge_pairs(struct prover *p)
 {
+    char subject[512];
     struct qp_tested *tested = p->proof->tested;
     for (size_t i = 0; i < p->n_pairs; i++, tested++) {
         const struct qp_pair *pair = &p->proof->pairs[i];
@@ -211,12 +262,17 @@ static enum qplan_status judge_pairs(struct prover *p)
         if (pair->file->scheme)
             tested->measure = &pair->result;
         const bool within = pair->result.offences == 0 && pair->result.bad_fill == 0;
-        tested->proven =
-            within && pair->result.wrong.n_bytes == 0 && !(p->impossible && pair->file->scheme);
+        const bool beyond = is_beyond(p, pair);
+        tested->proven = within && !beyond && pair->result.wrong.n_bytes == 0 &&
+                         !(p->impossible && pair->file->scheme);
         if (!within)
             offend_by_pair(p, pair);
         else if (pair->result.wrong.n_bytes > 0)
             QP_TRY(offend_by_bytes(p, pair));
+        else if (beyond)
+            offend(p, qp_checkpoint_subject(subject, p->proof->file, pair->file),
+                   "%s needs more than the source: it cannot be computed again",
+                   pair->file->calibrate);
     }
     return QPLAN_OK;
 }
@@ -228,8 +284,8 @@ static void find_missing(struct prover *p)
 {
     const struct qplan_checkpoint *source = p->proof->source, *file = p->proof->file;
     char subject[512];
-    for (size_t i = 0; i < source->n_tensors; i++) {
-        const struct qp_tensor *t = &source->tensors[i];
+    for (size_t i = 0; i < p->proof->sources.n; i++) {
+        const struct qp_tensor *t = &p->proof->sources.list[i];
         if (qp_checkpoint_find(file, t->name, t->name_len))
             continue;
         p->proof->missing++;
@@ -319,10 +375,13 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
                            struct qplan_error *err)
 {
     struct prover p = {.proof = proof, .err = err};
+    const struct qp_arrangement as_the_file = {.split = true, .stack = true, .like = proof->file};
     const struct qp_source *file = &proof->file->source, *source = &proof->source->source;
     proof->pairs = qp_alloc(proof->n_tested, sizeof *proof->pairs);
     if (!proof->pairs)
         return qp_fail_memory(err, "report", proof->n_tested * sizeof *proof->pairs);
+    QP_TRY(qp_arrange(&proof->sources, proof->source, &as_the_file, err));
+    QP_TRY(take_types(proof, err));
     QP_TRY(find_partners(&p));
     /* What cannot be read to its end is not judged: such a failure takes the place of an offence.
      */
@@ -332,8 +391,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
     QP_TRY(qp_source_unchanged(file, err));
     QP_TRY(judge_pairs(&p));
     find_missing(&p);
-    if (proof->strict)
-        compare_metadata(&p);
+    if (proof->strict && (!proof->file->format || qp_has_records(&file->listing)))
+        compare_metadata(&p); /* other tools hand on what they like */
     if (proof->strict && !proof->allow_unquantized)
         find_quantized(&p);
     proof->holds = !p.failed;
@@ -343,5 +402,7 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
 void qp_proof_free(struct qp_proof *proof)
 {
     qp_free(proof->pairs);
+    qp_free(proof->typed);
+    qp_arranged_free(&proof->sources);
     qp_free(proof->tested);
 }

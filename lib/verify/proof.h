@@ -5,6 +5,7 @@
 #ifndef QP_VERIFY_PROOF_H
 #define QP_VERIFY_PROOF_H
 
+#include "lib/store/arrange.h"
 #include "measure.h"
 
 /* A tensor of the file, and what was found of it. */
@@ -22,10 +23,13 @@ struct qp_proof {
     struct qp_tested *tested; /* tensors of the file, in name order */
     size_t n_tested;
 
+    struct qp_arranged sources; /* tensors of the source, with experts as the file has them */
+
     /* What was found. */
-    bool holds;            /* nothing that was looked at offends */
-    uint64_t missing;      /* tensors of the source that the file lacks */
-    struct qp_pair *pairs; /* the measures of .tested are in here */
+    bool holds;              /* nothing that was looked at offends */
+    uint64_t missing;        /* tensors of the source that the file lacks */
+    struct qp_pair *pairs;   /* the measures of .tested are in here */
+    struct qp_tensor *typed; /* those of .tested that got their type from the source */
 };
 
 /*

@@ -5,15 +5,22 @@
 #include "recompute.h"
 
 #include "lib/base/alloc.h"
+#include "lib/model/dtype.h"
 #include "lib/plan/plan.h"
+#include "lib/run/factors.h"
 #include "lib/run/units.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
 struct comparison {
     const struct qp_source *file;
-    struct qp_wrong **wrong; /* by stored tensor: that of the pair that it belongs to */
+    struct qp_wrong **wrong; /* by stored tensor: that of its pair; NULL = it may differ */
+    bool *need_only_be_near; /* by stored tensor: scales that are measured by minmax's */
+    struct qp_arena arena;   /* of calibrators */
+    const char *last_name;   /* of a record; most tensors share theirs */
+    const struct qp_calibrator *last;
     pthread_mutex_t lock;
 };
 
@@ -28,12 +35,41 @@ static bool is_earlier(const struct qp_wrong *wrong, const struct qplan_entry *e
     return wrong->entry == entry ? elem < wrong->elem : entry < wrong->entry;
 }
 
+/* Whether a scale is near enough to minmax's: bytes of both in the type that is stored. */
+static bool is_near(const struct qplan_entry *entry, const char *stored, const char *computed)
+{
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    const enum qplan_dtype dtype = qp_storage_row((enum qplan_storage)entry->storage)->dtype;
+    double found, minmax;
+    f64->load(dtype, 1, stored, &found);
+    f64->load(dtype, 1, computed, &minmax);
+    return fabs(found) >= minmax * QP_SCALE_LEAST && fabs(found) <= minmax * QP_SCALE_MOST;
+}
+
+/* Of scales that need only be near: the first that is not; false if all are. */
+static bool is_far(const struct comparison *c, const struct qp_difference *d, size_t size,
+                   uint64_t *elem)
+{
+    char stored[8];
+    struct qplan_error unused;
+    for (size_t at = d->first / size * size; at < d->n; at += size) {
+        *elem = (d->off + at) / size;
+        if (qp_source_read(c->file, d->entry, d->off + at, stored, size, &unused) != QPLAN_OK ||
+            !is_near(d->entry, stored, d->bytes + at))
+            return true;
+    }
+    return false;
+}
+
 static void differ(void *ctx, const struct qp_difference *d)
 {
     struct comparison *c = ctx;
-    struct qp_wrong *wrong = c->wrong[d->entry - c->file->listing.entries];
+    const size_t i = (size_t)(d->entry - c->file->listing.entries);
+    struct qp_wrong *wrong = c->wrong[i];
     const size_t size = qplan_storage_bits((enum qplan_storage)d->entry->storage) / 8;
-    const uint64_t elem = (d->off + d->first) / size;
+    uint64_t elem = (d->off + d->first) / size;
+    if (!wrong || (c->need_only_be_near[i] && !is_far(c, d, size, &elem)))
+        return;
     (void)pthread_mutex_lock(&c->lock);
     if (is_earlier(wrong, d->entry, elem)) {
         wrong->entry = d->entry;
@@ -47,22 +83,71 @@ static void differ(void *ctx, const struct qp_difference *d)
 /* ---- The plan that the file says it was made by ------------------------------------------------
  */
 
-static bool is_open(const struct qp_pair *pair, bool exact)
+static bool has_factor(const struct qp_tensor *t)
+{
+    return t->scheme && qp_tensor_part(t, QP_FACTOR);
+}
+
+/* Whether the parameters of all sets were computed in passing, and are the stored ones. */
+static bool has_right_sets(const struct qp_pair *pair)
 {
     struct qp_sets sets;
-    if (!pair->file->scheme || !qp_pair_calibrator(pair))
-        return false;
     qp_sets_make(&sets, pair->file->scheme, pair->file->shape, pair->file->rank);
-    return exact || pair->result.sets_same < sets.n_sets;
+    return pair->result.sets_same == sets.n_sets;
+}
+
+/* Finds the calibrator of a pair: then it is c->last, or that is NULL. MEMORY. */
+static enum qplan_status find_calibrator(struct comparison *c, const struct qp_pair *pair,
+                                         struct qplan_error *err)
+{
+    const char *name = pair->file->scheme ? pair->file->calibrate : NULL;
+    struct qp_calibrator recorded;
+    if (c->last && name && strcmp(name, c->last_name) == 0)
+        return QPLAN_OK;
+    c->last_name = name;
+    c->last = NULL;
+    if (!qp_calibrator_recorded(name, &recorded))
+        return QPLAN_OK;
+    c->last = qp_arena_copy(&c->arena, &recorded, 1, sizeof recorded);
+    return c->last ? QPLAN_OK : qp_fail_memory(err, "proof", sizeof recorded);
+}
+
+static bool is_open(const struct comparison *c, const struct qp_pair *pair, bool exact)
+{
+    if (!c->last)
+        return false;
+    return exact || !has_right_sets(pair) || (has_factor(pair->file) && !pair->result.factor_same);
+}
+
+/* Whether codes that are not the nearest ones, or any where all are asked for, are to be computed.
+ */
+static bool needs_codes(const struct qplan_plan *plan, bool exact)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        exact |= !plan->tensors[i].calibrator->nearest;
+    return exact;
+}
+
+static struct qp_plan_tensor plan_tensor(const struct comparison *c, const struct qp_pair *pair)
+{
+    return (struct qp_plan_tensor){.source = pair->source,
+                                   .calibrator =
+                                       c->last->from_source ? c->last : &qp_calibrate_minmax,
+                                   .result = *pair->file};
 }
 
 /* Adds what a pair was made by, and where its differences go. */
 static void add_pair(struct qplan_plan *plan, const struct comparison *c, struct qp_pair *pair)
 {
-    plan->tensors[plan->n_tensors++] = (struct qp_plan_tensor){
-        .source = pair->source, .calibrator = qp_pair_calibrator(pair), .result = *pair->file};
-    for (unsigned i = 0; i < pair->file->n_parts; i++)
-        c->wrong[pair->file->parts[i].entry - c->file->listing.entries] = &pair->result.wrong;
+    const bool computes = c->last->from_source; /* else scales alone are known, and only nearly */
+    plan->tensors[plan->n_tensors++] = plan_tensor(c, pair);
+    for (unsigned i = 0; i < pair->file->n_parts; i++) {
+        const struct qp_part *part = &pair->file->parts[i];
+        const size_t at = (size_t)(part->entry - c->file->listing.entries);
+        if (computes || part->role == QP_SCALE)
+            c->wrong[at] = &pair->result.wrong;
+        c->need_only_be_near[at] = !computes;
+    }
 }
 
 static enum qplan_status run_plan(const struct qplan_plan *plan, struct comparison *c, bool exact,
@@ -74,9 +159,74 @@ static enum qplan_status run_plan(const struct qplan_plan *plan, struct comparis
     on_cpu.device = NULL;
     if (plan->n_tensors == 0)
         return QPLAN_OK;
-    return qp_run_units(plan, &outs, exact ? QP_ALL_ROLES : QP_PARAMETERS, &on_cpu, &all_threads,
-                        err);
+    return qp_run_units(plan, &outs, needs_codes(plan, exact) ? QP_ALL_ROLES : QP_PARAMETERS,
+                        &on_cpu, &all_threads, err);
 }
+
+/* ---- Factors -----------------------------------------------------------------------------------
+ */
+
+/* Tensors of the file that have a factor. */
+static size_t count_factors(const struct qplan_checkpoint *file)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < file->n_tensors; i++)
+        n += has_factor(&file->tensors[i]);
+    return n;
+}
+
+/*
+ * Compares the factors of all pairs with those that follow from values seen in passing. Where some
+ * were not seen, all are left open.
+ */
+static enum qplan_status judge_factors(struct comparison *c, struct qp_pair *pairs, size_t n,
+                                       struct qplan_plan *plan, size_t n_factors,
+                                       struct qplan_error *err)
+{
+    double *most = qp_alloc(n, sizeof *most);
+    enum qplan_status status = QPLAN_OK;
+    float *factors = NULL;
+    bool known = most != NULL;
+    for (size_t i = 0; i < n && known; i++) {
+        if (!has_factor(pairs[i].file))
+            continue;
+        status = find_calibrator(c, &pairs[i], err);
+        known = status == QPLAN_OK && c->last && c->last->from_source && has_right_sets(&pairs[i]);
+        if (!known)
+            break;
+        most[plan->n_tensors] = pairs[i].result.most;
+        plan->tensors[plan->n_tensors++] = plan_tensor(c, &pairs[i]);
+    }
+    known &= !plan->format->has_shared_factors || plan->n_tensors == n_factors;
+    if (known) /* one that is impossible is found again, and told, where it is not compared only */
+        status = qp_find_factors(&factors, plan, most, NULL, err);
+    for (size_t i = 0, k = 0; factors && i < n; i++) {
+        if (has_factor(pairs[i].file))
+            pairs[i].result.factor_same = factors[k++] == pairs[i].file->factor;
+    }
+    plan->n_tensors = 0;
+    qp_free(factors);
+    qp_free(most);
+    return status == QPLAN_ERR_VALUE ? QPLAN_OK : status;
+}
+
+/* Adds the tensors of the file that may share a factor with one of the plan, to be seen alone. */
+static void add_seen(struct qplan_plan *plan, const struct comparison *c,
+                     const struct qplan_checkpoint *file)
+{
+    for (size_t i = 0; plan->format->has_shared_factors && i < file->n_tensors; i++) {
+        const struct qp_tensor *t = &file->tensors[i];
+        if (!has_factor(t) || c->wrong[t->entry - c->file->listing.entries])
+            continue;
+        const struct qp_tensor *source = qp_checkpoint_find(plan->checkpoint, t->name, t->name_len);
+        if (source && qp_storage_row((enum qplan_storage)source->storage)->is_source)
+            plan->tensors[plan->n_tensors + plan->n_seen++] = (struct qp_plan_tensor){
+                .source = source, .calibrator = &qp_calibrate_minmax, .result = *t};
+    }
+}
+
+/* ---- The whole ---------------------------------------------------------------------------------
+ */
 
 enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
                                      const struct qplan_checkpoint *file,
@@ -85,20 +235,29 @@ enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
 {
     struct comparison c = {.file = &file->source, .lock = PTHREAD_MUTEX_INITIALIZER};
     /* What is not finite is brought to a code: where it was refused there is no such value. */
-    struct qplan_plan plan = {.checkpoint = source, .nonfinite = QPLAN_NONFINITE_SATURATE};
-    const size_t n_entries = file->source.listing.n_entries;
+    struct qplan_plan plan = {
+        .checkpoint = source, .format = file->format, .nonfinite = QPLAN_NONFINITE_SATURATE};
+    const size_t n_entries = file->source.listing.n_entries, n_factors = count_factors(file);
     enum qplan_status status = QPLAN_OK;
-    plan.tensors = qp_alloc(n, sizeof *plan.tensors);
+    plan.tensors = qp_alloc(n + n_factors, sizeof *plan.tensors);
     c.wrong = qp_alloc(n_entries, sizeof *c.wrong);
-    if (!plan.tensors || !c.wrong)
-        status = qp_fail_memory(err, "proof", n * sizeof *plan.tensors);
+    c.need_only_be_near = qp_alloc(n_entries, sizeof *c.need_only_be_near);
+    if (!plan.tensors || !c.wrong || !c.need_only_be_near)
+        status = qp_fail_memory(err, "proof", (n + n_factors) * sizeof *plan.tensors);
+    if (status == QPLAN_OK && n_factors > 0 && !exact)
+        status = judge_factors(&c, pairs, n, &plan, n_factors, err);
     for (size_t i = 0; i < n && status == QPLAN_OK; i++) {
-        if (is_open(&pairs[i], exact))
+        status = find_calibrator(&c, &pairs[i], err);
+        if (status == QPLAN_OK && is_open(&c, &pairs[i], exact))
             add_pair(&plan, &c, &pairs[i]);
     }
+    if (status == QPLAN_OK && n_factors > 0)
+        add_seen(&plan, &c, file);
     if (status == QPLAN_OK)
         status = run_plan(&plan, &c, exact, run, err);
     qp_free(plan.tensors);
     qp_free(c.wrong);
+    qp_free(c.need_only_be_near);
+    qp_arena_free(&c.arena);
     return status;
 }

@@ -17,7 +17,7 @@
 struct qp_whole_sets {
     const struct qp_source *file;
     const struct qp_tensor *tensor;
-    const struct qp_calibrator *calibrator;
+    const struct qp_calibrator *calibrator; /* of one pass */
     struct qp_calibration calibration;
     const struct qp_sets *sets;
     uint64_t begin, end; /* the elements, flat; both are limits of sets */
@@ -31,22 +31,21 @@ struct qp_whole_sets {
 };
 
 /*
- * Counts the sets whose stored parameters are those that the calibrator gives. Sets must follow
- * each other in flat order: qp_set_limit gives their limits.
+ * Counts the sets whose stored parameters are those that the calibrator gives, under the stored
+ * factor if they have one, and finds the largest size of a value that one gives by ranges. Sets
+ * must follow each other in flat order: qp_set_limit gives their limits.
  */
 enum qplan_status qp_recompute_sets(const struct qp_whole_sets *whole, uint64_t *n_same,
-                                    struct qplan_error *err);
+                                    double *most, struct qplan_error *err);
 
 /* The first limit between flat sets at an element or behind it. */
 uint64_t qp_set_limit(const struct qp_sets *sets, uint64_t elem);
 
-/* The calibrator of a pair whose parameters follow from the source alone, or NULL. */
-const struct qp_calibrator *qp_pair_calibrator(const struct qp_pair *pair);
-
 /*
  * Computes the tensors of pairs again whose parameters follow from the source alone: with
- * .exact all of their bytes, else the parameters of those whose .sets_same does not tell that they
- * are right. Sets .wrong of their results. CPU only.
+ * .exact, or where a recipe made codes, all of their bytes, else the parameters of those whose
+ * .sets_same does not tell that they are right. Of other calibrators scales need only be near to
+ * minmax's. Sets .wrong of their results. CPU only.
  */
 enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
                                      const struct qplan_checkpoint *file,

@@ -6,13 +6,6 @@
 
 #include <string.h>
 
-const struct qp_calibrator *qp_pair_calibrator(const struct qp_pair *pair)
-{
-    const char *name = pair->file->calibrate;
-    const struct qp_calibrator *calibrator = name ? qp_calibrator_find(name) : NULL;
-    return calibrator && calibrator->from_source ? calibrator : NULL;
-}
-
 uint64_t qp_set_limit(const struct qp_sets *sets, uint64_t elem)
 {
     const uint64_t col = elem % sets->row_len;
@@ -24,13 +17,24 @@ uint64_t qp_set_limit(const struct qp_sets *sets, uint64_t elem)
 static bool compute(const struct qp_whole_sets *w, const struct qp_tile *tile, const void *src)
 {
     const size_t n = qp_tile_sets(tile);
-    size_t good = n;
     memset(w->state, 0, n * w->calibrator->state_bytes);
-    for (unsigned pass = 0; pass < w->calibrator->passes && good == n; pass++) {
-        (void)w->calibrator->see(&w->calibration, pass, tile, src, w->state);
-        good = w->calibrator->finish(&w->calibration, pass, n, w->state, w->scale, w->zero);
+    (void)w->calibrator->see(&w->calibration, 0, tile, src, w->state);
+    return qp_calibrator_finish(w->calibrator, &w->calibration, 0, n, w->state, w->scale,
+                                w->zero) == n;
+}
+
+/* The largest size of a value in sets whose ranges are known, or `most` if it is larger. */
+static double larger_in(const struct qp_whole_sets *w, size_t n, double most)
+{
+    const void *lo = w->state, *hi = qp_ranges_most(&w->calibration, w->state, n);
+    const bool is_f64 = w->calibration.kernels->work->work == QPLAN_F64;
+    for (size_t i = 0; w->calibrator->finds_ranges && i < n; i++) {
+        const double least = is_f64 ? ((const double *)lo)[i] : (double)((const float *)lo)[i];
+        const double largest = is_f64 ? ((const double *)hi)[i] : (double)((const float *)hi)[i];
+        most = -least > most ? -least : most;
+        most = largest > most ? largest : most;
     }
-    return good == n;
+    return most;
 }
 
 static uint64_t count_same(const struct qp_whole_sets *w, size_t n)
@@ -46,13 +50,13 @@ static uint64_t count_same(const struct qp_whole_sets *w, size_t n)
     return same;
 }
 
-enum qplan_status qp_recompute_sets(const struct qp_whole_sets *w, uint64_t *n_same,
+enum qplan_status qp_recompute_sets(const struct qp_whole_sets *w, uint64_t *n_same, double *most,
                                     struct qplan_error *err)
 {
     const struct qp_source_kernels *k = w->calibration.kernels;
     struct qp_tile tile;
     uint64_t set;
-    *n_same = 0;
+    const bool has_factor = qp_tensor_part(w->tensor, QP_FACTOR) != NULL;
     for (uint64_t at = w->begin; at < w->end;) {
         const char *src = (const char *)w->src + (at - w->begin) * k->elem_bytes;
         at += qp_tile_at(w->sets, at, w->end, w->n_sets, &tile, &set);
@@ -60,6 +64,8 @@ enum qplan_status qp_recompute_sets(const struct qp_whole_sets *w, uint64_t *n_s
         QP_TRY(qp_read_params(w->file, w->tensor, k->work, set, n, &w->stored, err));
         if (compute(w, &tile, src))
             *n_same += count_same(w, n);
+        if (has_factor)
+            *most = larger_in(w, n, *most);
     }
     return QPLAN_OK;
 }

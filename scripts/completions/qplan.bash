@@ -5,24 +5,32 @@ _qplan() {
     ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}
     COMPREPLY=()
     case $command in
-    '') words='quantize plan inspect verify dequantize clean devices op help --help --version' ;;
+    '') words='quantize plan explain inspect verify dequantize convert lint clean devices op help --help --version' ;;
     quantize)
         case $previous in
-        --dtype) words='int8 uint8 int4 uint4' ;;
+        --dtype) words='int2 int3 int4 int5 int6 int7 int8 uint2 uint3 uint4 uint5 uint6 uint7 uint8 fp8 f8e4m3 f8e5m2 f4e2m1 nf4' ;;
         --per-group) compopt +o default; return ;;
         --block) compopt +o default; return ;;
         --axis) compopt +o default; return ;;
-        --scale-dtype) words='f32 f16 bf16' ;;
+        --scale-dtype) words='f32 f16 bf16 f8e4m3 e8m0' ;;
         --scheme) compopt +o default; return ;;
+        --preset) compopt +o default; return ;;
         --calibrate) compopt +o default; return ;;
-        --select) words='all' ;;
+        --importance) return ;;
+        --importance-missing) words='warn error' ;;
+        --select) words='all linear' ;;
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
+        --rules) return ;;
         --indivisible) words='error keep ragged' ;;
         --nonfinite) words='error saturate' ;;
         -o | --output) return ;;
         --format) compopt +o default; return ;;
+        --activations) words='none dynamic' ;;
+        --arithmetic) words='qplan reference' ;;
+        --experts) words='keep split' ;;
         --zero-point) words='always asymmetric' ;;
+        --max-shard-size) compopt +o default; return ;;
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
@@ -30,26 +38,34 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
         case $previous in
-        --dtype) words='int8 uint8 int4 uint4' ;;
+        --dtype) words='int2 int3 int4 int5 int6 int7 int8 uint2 uint3 uint4 uint5 uint6 uint7 uint8 fp8 f8e4m3 f8e5m2 f4e2m1 nf4' ;;
         --per-group) compopt +o default; return ;;
         --block) compopt +o default; return ;;
         --axis) compopt +o default; return ;;
-        --scale-dtype) words='f32 f16 bf16' ;;
+        --scale-dtype) words='f32 f16 bf16 f8e4m3 e8m0' ;;
         --scheme) compopt +o default; return ;;
+        --preset) compopt +o default; return ;;
         --calibrate) compopt +o default; return ;;
-        --select) words='all' ;;
+        --importance) return ;;
+        --importance-missing) words='warn error' ;;
+        --select) words='all linear' ;;
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
+        --rules) return ;;
         --indivisible) words='error keep ragged' ;;
         --nonfinite) words='error saturate' ;;
         -o | --output) return ;;
         --format) compopt +o default; return ;;
+        --activations) words='none dynamic' ;;
+        --arithmetic) words='qplan reference' ;;
+        --experts) words='keep split' ;;
         --zero-point) words='always asymmetric' ;;
+        --max-shard-size) compopt +o default; return ;;
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
@@ -57,7 +73,41 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --calibrate --select --include --exclude --indivisible --nonfinite -o --output --force --format --zero-point --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    explain)
+        case $previous in
+        --dtype) words='int2 int3 int4 int5 int6 int7 int8 uint2 uint3 uint4 uint5 uint6 uint7 uint8 fp8 f8e4m3 f8e5m2 f4e2m1 nf4' ;;
+        --per-group) compopt +o default; return ;;
+        --block) compopt +o default; return ;;
+        --axis) compopt +o default; return ;;
+        --scale-dtype) words='f32 f16 bf16 f8e4m3 e8m0' ;;
+        --scheme) compopt +o default; return ;;
+        --preset) compopt +o default; return ;;
+        --calibrate) compopt +o default; return ;;
+        --importance) return ;;
+        --importance-missing) words='warn error' ;;
+        --select) words='all linear' ;;
+        --include) compopt +o default; return ;;
+        --exclude) compopt +o default; return ;;
+        --rules) return ;;
+        --indivisible) words='error keep ragged' ;;
+        --nonfinite) words='error saturate' ;;
+        --format) compopt +o default; return ;;
+        --activations) words='none dynamic' ;;
+        --arithmetic) words='qplan reference' ;;
+        --experts) words='keep split' ;;
+        --zero-point) words='always asymmetric' ;;
+        --max-shard-size) compopt +o default; return ;;
+        --copy) compopt +o default; return ;;
+        --plan) return ;;
+        --fail-if) compopt +o default; return ;;
+        --device) words='auto cpu cuda opencl' ;;
+        --device-memory) compopt +o default; return ;;
+        --threads) compopt +o default; return ;;
+        --memory) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --select --include --exclude --rules --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
@@ -93,6 +143,21 @@ _qplan() {
         *) [[ $current == -* ]] && words='-o --output --force --dtype --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
+    convert)
+        case $previous in
+        --format) compopt +o default; return ;;
+        -o | --output) return ;;
+        --threads) compopt +o default; return ;;
+        --memory) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--format -o --output --force --threads --memory --json -q --quiet -h --help ' ;;
+        esac
+        ;;
+    lint)
+        case $previous in
+        --for) words='vllm sglang transformers mlx comfyui' ;;
+        *) [[ $current == -* ]] && words='--for --json -q --quiet -h --help ' ;;
+        esac
+        ;;
     clean)
         case $previous in
         *) [[ $current == -* ]] && words='-h --help ' ;;
@@ -113,7 +178,7 @@ _qplan() {
         *) [[ $current == -* ]] && words='--set -o --output --force --device --device-memory --threads --json -q --quiet -h --help ' ;;
         esac
         ;;
-    help) words='quantize plan inspect verify dequantize clean devices op help metrics ' ;;
+    help) words='quantize plan explain inspect verify dequantize convert lint clean devices op help formats presets rules metrics ' ;;
     esac
     # Without words or a match, bash goes on with file names.
     COMPREPLY=($(compgen -W "$words" -- "$current"))

@@ -198,7 +198,9 @@ def tie_rows(fmt, steps):
     """Ties at scale 1 and at two awkward scales, symmetric and shifted ranges.
     Odd zero points show a program that adds the zero point before rounding."""
     half = steps / 2
-    shifted = {255: (-101.0, 154.0), 15: (-5.0, 10.0), 254: (-100.0, 154.0), 14: (-5.0, 9.0)}[steps]
+    shifted = {255: (-101.0, 154.0), 15: (-5.0, 10.0), 254: (-100.0, 154.0), 14: (-5.0, 9.0),
+               127: (-51.0, 76.0), 63: (-25.0, 38.0), 31: (-11.0, 20.0), 7: (-3.0, 4.0),
+               3: (-1.0, 2.0), 2: (-1.0, 1.0)}[steps]
     symmetric = [ties(fmt, 1.0, -half, half)]
     skewed = [ties(fmt, 1.0, *shifted)]
     if fmt is F32 and steps % 2:
@@ -336,7 +338,7 @@ def sources():
     files["narrowing-f64"] = canonical(narrowing_f64())
     files["double-rounding-f64"] = canonical(double_rounding_f64())
     for fmt in (F32, F16, BF16, F64):
-        for steps in (255, 254, 15, 14):
+        for steps in (255, 254, 127, 63, 31, 15, 14, 7, 3, 2):
             if fmt is F32 or steps == 255:
                 files["ties%d-%s" % (steps, fmt.name.lower())] = canonical(tie_rows(fmt, steps))
     files["patterns"] = canonical(all_patterns())
@@ -408,6 +410,43 @@ int4-g5               | rows15-f16 | --dtype int4 --per-group 5 |
 uint4-g5              | rows15-f64 | --dtype uint4 --per-group 5 |
 uint8-g15             | rows15-f64 | --dtype uint8 --per-group 15 | --dtype f16
 
+default-int3          | wide-bf16  | --dtype int3 |
+int2-t                | plain-bf16 | --dtype int2 --per-tensor |
+int2-g8               | plain-f32  | --dtype int2 --per-group 8 |
+int2-g8-narrow        | plain-f64  | --dtype int2 --per-group 8 --narrow-range |
+int2-g8-asym-narrow   | plain-f16  | --dtype int2 --per-group 8 --asymmetric --narrow-range |
+uint2-c0              | plain-f16  | --dtype uint2 --per-channel |
+uint2-g4-sym          | plain-f32  | --dtype uint2 --per-group 4 --symmetric |
+int3-c0               | plain-bf16 | --dtype int3 --per-channel |
+int3-g8-asym-bf16     | plain-f32  | --dtype int3 --per-group 8 --asymmetric --scale-dtype bf16 |
+int3-c1-narrow        | plain-f64  | --dtype int3 --per-channel --axis 1 --narrow-range |
+uint3-b4x4            | plain-bf16 | --dtype uint3 --block 4x4 | --dtype f32
+uint3-last-sym        | plain-f16  | --dtype uint3 --per-channel --axis -1 --symmetric |
+int5-g32              | plain-f64  | --dtype int5 --per-group 32 | --dtype bf16
+uint5-t               | plain-f32  | --dtype uint5 --per-tensor |
+int6-b4x4             | plain-f16  | --dtype int6 --block 4x4 |
+uint6-g8-f16          | plain-bf16 | --dtype uint6 --per-group 8 --scale-dtype f16 |
+int7-c0-asym          | plain-f32  | --dtype int7 --per-channel --asymmetric |
+uint7-c1              | plain-f64  | --dtype uint7 --per-channel --axis 1 |
+zp-asymmetric-uint3   | odd-bf16   | --scheme uint3:c0:sym --zero-point asymmetric |
+
+odd-int2-c0           | odd-f32    | --dtype int2 --per-channel |
+odd-uint2-ragged3     | odd-bf16   | --dtype uint2 --per-group 3 --indivisible ragged |
+odd-int3-b3x5         | odd-f32    | --dtype int3 --block 3x5 |
+odd-uint3-keep5       | odd-bf16   | --dtype uint3 --per-group 5 --indivisible keep |
+odd-int5-t            | odd-bf16   | --dtype int5 --per-tensor |
+odd-uint6-ragged4     | odd-f32    | --dtype uint6 --per-group 4 --indivisible ragged |
+odd-int7-c1           | odd-f32    | --dtype int7 --per-channel --axis -1 |
+int3-g5               | rows15-f16 | --dtype int3 --per-group 5 |
+uint5-g5              | rows15-f64 | --dtype uint5 --per-group 5 |
+uint7-g15             | rows15-f64 | --dtype uint7 --per-group 15 | --dtype f16
+
+edge-int2             | edge-f32   | --dtype int2 --per-group 4 |
+edge-int2-narrow      | edge-f32   | --dtype int2 --per-channel --narrow-range |
+edge-uint2            | edge-f32   | --dtype uint2 --per-group 8 |
+edge-int3-asym-bf16   | edge-f32   | --dtype int3 --per-channel --asymmetric --scale-dtype bf16 --exclude huge |
+edge-f64-uint3        | edge-f64   | --dtype uint3 --per-channel --include w |
+edge-bf16-int5        | edge-bf16  | --dtype int5 --per-group 4 |
 edge-int8             | edge-f32   | |
 edge-int8-asym        | edge-f32   | --asymmetric |
 edge-int8-narrow      | edge-f32   | --narrow-range | --dtype bf16
@@ -443,6 +482,15 @@ ties-int4             | ties15-f32  | --dtype int4 --per-channel |
 ties-int4-asym        | ties15-f32  | --dtype int4 --per-channel --asymmetric |
 ties-int4-narrow      | ties14-f32  | --dtype int4 --per-channel --narrow-range |
 ties-uint4            | ties15-f32  | --dtype uint4 --per-channel |
+ties-int2             | ties3-f32   | --dtype int2 --per-channel |
+ties-int2-asym        | ties3-f32   | --dtype int2 --per-channel --asymmetric |
+ties-int2-narrow      | ties2-f32   | --dtype int2 --per-channel --narrow-range |
+ties-uint2-sym        | ties3-f32   | --dtype uint2 --per-channel --symmetric |
+ties-int3             | ties7-f32   | --dtype int3 --per-channel |
+ties-uint3            | ties7-f32   | --dtype uint3 --per-channel |
+ties-int5-asym        | ties31-f32  | --dtype int5 --per-channel --asymmetric |
+ties-uint6-sym        | ties63-f32  | --dtype uint6 --per-channel --symmetric |
+ties-int7             | ties127-f32 | --dtype int7 --per-channel |
 ties-f16-int8         | ties255-f16 | |
 ties-f16-uint8        | ties255-f16 | --dtype uint8 |
 ties-bf16-int8        | ties255-bf16 | |
@@ -453,6 +501,8 @@ patterns-uint8        | patterns   | --nonfinite saturate --dtype uint8 |
 patterns-int8-c1-asym | patterns   | --nonfinite saturate --per-channel --axis 1 --asymmetric |
 patterns-int4-g8      | patterns   | --nonfinite saturate --dtype int4 --per-group 8 |
 patterns-uint4-b16x16 | patterns   | --nonfinite saturate --dtype uint4 --block 16x16 |
+patterns-int3-g8      | patterns   | --nonfinite saturate --dtype int3 --per-group 8 |
+patterns-uint6-c1     | patterns   | --nonfinite saturate --dtype uint6 --per-channel --axis 1 |
 patterns-int8-bf16    | patterns   | --nonfinite saturate --per-group 32 --scale-dtype bf16 | --dtype f32
 patterns-f16-f16      | patterns   | --nonfinite saturate --scale-dtype f16 --narrow-range --include f16 | --dtype bf16
 
@@ -461,14 +511,31 @@ nonfinite-uint8       | nonfinite-f16  | --nonfinite saturate --dtype uint8 |
 nonfinite-uint8-sym   | nonfinite-bf16 | --nonfinite saturate --dtype uint8 --symmetric |
 nonfinite-int4-asym   | nonfinite-f64  | --nonfinite saturate --dtype int4 --per-group 8 --asymmetric |
 nonfinite-narrow      | nonfinite-f64  | --nonfinite saturate --narrow-range |
+nonfinite-int2        | nonfinite-f32  | --nonfinite saturate --dtype int2 --per-channel |
+nonfinite-uint3       | nonfinite-f16  | --nonfinite saturate --dtype uint3 --per-group 4 |
 nonfinite-int8-asym   | nonfinite-bf16 | --nonfinite saturate --asymmetric |
 
 scale-up-f16          | scale-ties-f16  | --scale-dtype f16 |
 scale-up-bf16         | scale-ties-bf16 | --scale-dtype bf16 |
 
+int8-g32-e8m0         | plain-bf16 | --scheme int8:g32:e8m0 |
+int4-g16-asym-e8m0    | plain-f32  | --scheme int4:g16:asym:e8m0 |
+uint3-t-e8m0          | plain-f64  | --scheme uint3:t:e8m0 |
+edge-int8-e8m0        | edge-f32   | --scale-dtype e8m0 |
+edge-f64-int4-e8m0    | edge-f64   | --scheme int4:g4:e8m0 --include w |
+int4-g16-f8e4m3       | plain-bf16 | --scheme int4:g16:f8e4m3 |
+int8-c0-narrow-f8e4m3 | plain-f16  | --scheme int8:c0:narrow:f8e4m3 --zero-point asymmetric |
+uint4-b4x4-f8e4m3     | plain-f64  | --scheme uint4:b4x4:f8e4m3 |
+int2-t-f8e4m3         | odd-f32    | --scheme int2:t:f8e4m3 |
+edge-int4-f8e4m3      | edge-f32   | --scheme int4:g4:f8e4m3 |
+edge-f64-uint8-f8e4m3 | edge-f64   | --scheme uint8:c0:f8e4m3 --include w |
+nonfinite-f8e4m3      | nonfinite-f64 | --nonfinite saturate --scheme int8:g8:f8e4m3 |
+
 dtypes-int8           | dtypes     | |
 dtypes-uint4          | dtypes     | --dtype uint4 --per-group 3 | --dtype f32
+dtypes-int5           | dtypes     | --dtype int5 --per-channel |
 mixed-int8            | mixed      | |
+mixed-uint3           | mixed      | --dtype uint3 --per-group 2 --zero-point asymmetric |
 mixed-uint4           | mixed      | --dtype uint4 --per-group 2 --zero-point asymmetric |
 mixed-kept            | mixed      | --exclude * |
 select-include        | names-bf16 | --include model.layers.*.weight --exclude *.k_proj.* |

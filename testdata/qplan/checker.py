@@ -41,20 +41,28 @@ def check_canonical(data):
     return {t.name: t for t in tensors}, metadata
 
 
+SCALES = {              # type of scales -> (how it is stored, the least scale)
+    "f32": ("F32", 2.0 ** -126), "f16": ("F16", 2.0 ** -14), "bf16": ("BF16", 2.0 ** -126),
+    "e8m0": ("U8", 2.0 ** -126), "f8e4m3": ("F8_E4M3", 2.0 ** -126),
+}
+
+
 def parse_description(text):
-    """{'bits', 'signed', 'low', 'high', 'kind', 'sizes', 'zero', 'dtype', 'shape'}"""
+    """What a record says of its tensor."""
     scheme, calibrator, dtype, shape = text.split(" ")
     require(calibrator == "minmax", "calibrator", calibrator)
     code_type, granularity, *rest = scheme.split(":")
     bits = int(code_type[-1])
     signed = code_type[0] == "i"
     low = -(1 << bits - 1) + ("narrow" in rest) if signed else 0
+    storage, least = SCALES[next((part for part in rest if part in SCALES), "f32")]
     return {
         "bits": bits, "signed": signed, "low": low,
         "high": (1 << bits - 1) - 1 if signed else (1 << bits) - 1,
         "kind": granularity[0],
         "sizes": [int(n) for n in granularity[1:].split("x") if n],
         "zero": 0 if signed else 1 << bits - 1,
+        "scale_storage": storage, "least": least,
         "dtype": dtype, "shape": tuple(int(n) for n in shape.split("x")),
     }
 
@@ -64,21 +72,39 @@ def sign_extend(pattern, bits):
 
 
 def read_codes(tensor, info):
-    """Codes in flat order; checks the nibble that pads a row."""
-    columns = info["shape"][-1]
-    if info["bits"] == 8:
-        patterns = list(tensor.data)
-    else:
-        patterns = []
-        stride = (columns + 1) // 2
-        for start in range(0, len(tensor.data), stride):
-            row = tensor.data[start:start + stride]
-            nibbles = [n for byte in row for n in (byte % 16, byte // 16)]
-            require(not any(nibbles[columns:]), "pad nibble of", tensor.name)
-            patterns += nibbles[:columns]
+    """Codes in flat order, from the bits of each row, lowest first; checks those that pad it."""
+    columns, width = info["shape"][-1], info["bits"]
+    used, stride = columns * width, (columns * width + 7) // 8
+    require(tensor.shape[:-1] + (stride,) == info["shape"][:-1] + tensor.shape[-1:], "code shape")
+    patterns = []
+    for start in range(0, len(tensor.data), stride):
+        row = tensor.data[start:start + stride]
+        bits = [byte >> k & 1 for byte in row for k in range(8)]
+        require(not any(bits[used:]), "pad bits of", tensor.name)
+        patterns += [sum(bit << k for k, bit in enumerate(bits[i:i + width]))
+                     for i in range(0, used, width)]
     if info["signed"]:
         return [sign_extend(p, info["bits"]) for p in patterns]
     return patterns
+
+
+def read_scales(name, info, written):
+    """Scales in flat order; those of f8e4m3 are products with their factor."""
+    tensor = written[name + "_scale"]
+    require(tensor.dtype == info["scale_storage"], name, "type of the scale")
+    if tensor.dtype == "U8":
+        return [math.ldexp(1.0, byte - 127) if byte < 255 else math.nan for byte in tensor.data]
+    if tensor.dtype != "F8_E4M3":
+        return FORMATS[tensor.dtype].unpack(tensor.data)
+    factor = written[name + "_scale_2"]
+    require((factor.dtype, factor.shape) == ("F32", (1,)), name, "type and shape of the factor")
+    exact = Fraction(FORMATS["F32"].unpack(factor.data)[0])
+    scales = []
+    for byte in tensor.data:
+        require(0 < byte < 0x7f, name, "byte of a scale")
+        fraction = Fraction(byte & 7, 8) + (byte >= 8)
+        scales.append(nearest_exact(fraction * Fraction(2) ** (max(byte >> 3, 1) - 7) * exact, F32))
+    return scales
 
 
 def parameter_coordinates(at, info):
@@ -132,15 +158,14 @@ def check_tensor(name, info, files, output_dtype):
     codes = read_codes(written[name], info)
     scale_tensor = written[name + "_scale"]
     require(scale_tensor.shape == parameter_shape(info), name, "shape of the scale")
-    scales = FORMATS[scale_tensor.dtype].unpack(scale_tensor.data)
+    scales = read_scales(name, info, written)
     zeros = [info["zero"]] * len(scales)
     if name + "_zero_point" in written:
         zero_tensor = written[name + "_zero_point"]
         require(zero_tensor.shape == scale_tensor.shape, name, "shape of the zero point")
         zeros = [sign_extend(b, 8) if info["signed"] else b for b in zero_tensor.data]
     require(all(info["low"] <= z <= info["high"] for z in zeros), name, "zero point out of range")
-    smallest = FORMATS[scale_tensor.dtype].min_normal
-    require(all(smallest <= s < math.inf for s in scales), name, "scale out of range")
+    require(all(info["least"] <= s < math.inf for s in scales), name, "scale out of range")
 
     working = F64 if info["dtype"] == "F64" else F32
     output = FORMATS[output_dtype or info["dtype"]]
@@ -177,11 +202,15 @@ def check_case(source_bytes, out_bytes, back_bytes, output_dtype):
     source = {t.name: t for t in source_tensors}
     written, metadata = check_canonical(out_bytes)
     back, back_metadata = check_canonical(back_bytes)
-    require(metadata["qplan.layout"] == metadata["qplan.numerics"] == "1", "metadata")
+    require(metadata["qplan.numerics"] == "1", "metadata")
     require(back_metadata == {k: v for k, v in metadata.items() if not k.startswith("qplan.")},
             "metadata after dequantize")
     described = json.loads(metadata["qplan.tensors"])
     require(list(described) == sorted(described, key=str.encode), "qplan.tensors out of order")
+    infos = [parse_description(text) for text in described.values()]
+    layout_1 = all(info["bits"] in (4, 8) and info["scale_storage"] not in ("U8", "F8_E4M3")
+                   for info in infos)
+    require(metadata["qplan.layout"] == ("1" if layout_1 else "2"), "layout")
     require(set(back) == set(source), "names after dequantize")
     expected_names = set(source)
     elements = 0
@@ -189,6 +218,8 @@ def check_case(source_bytes, out_bytes, back_bytes, output_dtype):
         info = parse_description(text)
         check_tensor(name, info, (source, written, back), output_dtype)
         expected_names.add(name + "_scale")
+        if info["scale_storage"] == "F8_E4M3":
+            expected_names.add(name + "_scale_2")
         if name + "_zero_point" in written:
             expected_names.add(name + "_zero_point")
         elements += math.prod(info["shape"])

@@ -7,7 +7,12 @@ Written from the contract alone, as the oracle for the program:
              asymmetric  (max - min) / (q_max - q_min)
              stored value: rounded toward +infinity to its dtype, at least the
              smallest normal; a set of zeros has scale 1
-    zero     symmetric   0, or the midpoint (128, 8) of an unsigned type
+             e8m0: the least power of two, at least 2^-126
+             f8e4m3: a byte times the factor of the tensor, rounded to single, is the
+             least that is enough; a set of zeros has 1 times the factor
+    factor   absmax of the tensor / (448 (q_max - q_min) / 2), at least 2^-117, enlarged until
+             448 times it is enough for absmax; 1 for a tensor of zeros
+    zero     symmetric   0, or the midpoint (128, 8, ...) of an unsigned type
              asymmetric  clamp(q_min - rne(min / s), q_min, q_max)
     code     clamp(rne(x / s) + z, q_min, q_max)
     decoded  s * (q - z), clipped to the finite range
@@ -22,13 +27,11 @@ from dataclasses import dataclass, field
 
 import container
 from container import Tensor
-from floats import F32, F64, FORMATS, f32, f64
+from floats import E8M0, F32, F64, F8E4M3, FORMATS, SCALE_BYTES, f32, f64
 
 CODE_TYPES = {          # name -> (bits, q_min, q_max)
-    "int8": (8, -128, 127),
-    "uint8": (8, 0, 255),
-    "int4": (4, -8, 7),
-    "uint4": (4, 0, 15),
+    **{"int%d" % b: (b, -2 ** (b - 1), 2 ** (b - 1) - 1) for b in range(2, 9)},
+    **{"uint%d" % b: (b, 0, 2 ** b - 1) for b in range(2, 9)},
 }
 
 
@@ -53,6 +56,10 @@ class Scheme:
     @property
     def signed(self):
         return not self.dtype.startswith("u")
+
+    @property
+    def is_layout_1(self):
+        return self.bits in (4, 8) and self.scale_dtype not in SCALE_BYTES
 
     @property
     def q_min(self):
@@ -115,7 +122,7 @@ def parse_scheme(text):
             scheme["symmetric"] = part == "sym"
         elif part == "narrow":
             scheme["narrow"] = True
-        elif part in ("f32", "f16", "bf16"):
+        elif part in ("f32", "f16", "bf16", "f8e4m3", "e8m0"):
             scheme["scale_dtype"] = part.upper()
         else:
             scheme["granularity"] = parse_granularity(part)
@@ -157,7 +164,7 @@ def parse_flags(flags):
             raise ValueError("flag " + flag)
     dtype = scheme.setdefault("dtype", "int8")
     scheme.setdefault("symmetric", not dtype.startswith("u"))
-    scheme.setdefault("granularity", ("g", 128) if dtype.endswith("4") else ("c", 0))
+    scheme.setdefault("granularity", ("c", 0) if dtype.endswith("8") else ("g", 128))
     if axis:
         scheme["granularity"] = ("c", axis)
     options.scheme = Scheme(**scheme)
@@ -257,14 +264,35 @@ def raw_scale(low, high, scheme, rnd):
     return rnd(span / steps)
 
 
-def find_parameters(low, high, scheme, rnd):
+def find_factor(ranges, scheme, rnd):
+    """The number that all scales of a tensor are stored under; 1 where there is none."""
+    absmax = max(max(-low, high) for low, high in ranges)
+    if scheme.scale_dtype != "F8E4M3" or absmax == 0:
+        return 1.0
+    reach = (scheme.q_max - scheme.q_min) / 2
+    factor = max(f32(rnd(absmax / (448 * reach))), 2.0 ** -117)
+    while f32(448 * factor) * reach < absmax:
+        factor = F32.next_up(factor)
+    return factor
+
+
+def stored_scale(scale, scheme, factor):
+    """The least scale that can be stored and is enough."""
+    if scheme.scale_dtype == "F8E4M3":
+        return min(s for s in (f32(x * factor) for x in F8E4M3.values.values()) if s >= scale)
+    if scheme.scale_dtype == "E8M0":
+        return min((x for x in E8M0.values.values() if x >= max(scale, 2.0 ** -126)), default=math.inf)
+    stored = FORMATS[scheme.scale_dtype]
+    return max(stored.round_up(scale), stored.min_normal)
+
+
+def find_parameters(low, high, scheme, rnd, factor):
     """(stored scale, zero point) of a range."""
     if low == high:                                     # both are 0
-        return 1.0, scheme.midpoint if scheme.symmetric else 0
-    stored = FORMATS[scheme.scale_dtype]
-    scale = max(stored.round_up(raw_scale(low, high, scheme, rnd)), stored.min_normal)
+        return factor, scheme.midpoint if scheme.symmetric else 0
+    scale = stored_scale(raw_scale(low, high, scheme, rnd), scheme, factor)
     if math.isinf(scale):
-        raise Refused("scale above the largest %s" % stored.name)
+        raise Refused("scale above the largest %s" % scheme.scale_dtype)
     if scheme.symmetric:
         return scale, scheme.midpoint
     zero = scheme.q_min - round(rnd(low / scale))
@@ -296,6 +324,7 @@ class Quantized:
     scales: list
     zeros: list
     codes: list
+    factor: float
 
 
 def quantize_tensor(tensor, options):
@@ -306,37 +335,52 @@ def quantize_tensor(tensor, options):
         raise Refused(tensor.name + ": NaN or infinity")
     shape, sets = assign_sets(tensor.shape, scheme.granularity)
     ranges = find_ranges(values, sets, math.prod(shape))
-    parameters = [find_parameters(low, high, scheme, rnd) for low, high in ranges]
+    factor = find_factor(ranges, scheme, rnd)
+    parameters = [find_parameters(low, high, scheme, rnd, factor) for low, high in ranges]
     codes = [quantize_value(x, *parameters[k], scheme, rnd) for x, k in zip(values, sets)]
     scales, zeros = zip(*parameters)
-    return Quantized(tensor, scheme, shape, sets, list(scales), list(zeros), codes)
+    return Quantized(tensor, scheme, shape, sets, list(scales), list(zeros), codes, factor)
 
 
 # The native layout -----------------------------------------------------------
 
 def pack_codes(codes, columns, bits):
-    """Bytes of codes: 8-bit as they are, 4-bit in pairs, low nibble first, per row."""
-    if bits == 8:
-        return bytes(q & 0xFF for q in codes)
+    """Bytes of codes: the codes of a row are the digits of a number, the first the lowest."""
     out = bytearray()
     for start in range(0, len(codes), columns):
-        row = codes[start:start + columns] + [0] * (columns % 2)
-        out += bytes(low & 15 | (high & 15) << 4 for low, high in zip(row[::2], row[1::2]))
+        number = 0
+        for q in reversed(codes[start:start + columns]):
+            number = number << bits | q % 2 ** bits
+        out += number.to_bytes(-(-columns * bits // 8), "little")
     return bytes(out)
 
 
+def scale_tensors(quantized):
+    """The scales, and behind them their factor if they have one."""
+    q = quantized
+    name, dtype = q.source.name + "_scale", q.scheme.scale_dtype
+    if dtype not in SCALE_BYTES:
+        return [Tensor(name, dtype, q.parameter_shape, FORMATS[dtype].pack(q.scales))]
+    stored = SCALE_BYTES[dtype]
+    if dtype == "E8M0":
+        return [Tensor(name, stored.storage, q.parameter_shape, stored.pack(q.scales))]
+    under = {f32(x * q.factor): x for x in stored.values.values()}
+    return [Tensor(name, stored.storage, q.parameter_shape,
+                   stored.pack(under[s] for s in q.scales)),
+            Tensor(name + "_2", "F32", (1,), F32.pack([q.factor]))]
+
+
 def stored_tensors(quantized, zero_point):
-    """The two or three tensors that stand for a quantized one."""
+    """The tensors that stand for a quantized one."""
     q = quantized
     name, shape, scheme = q.source.name, q.source.shape, q.scheme
     byte_type = "I8" if scheme.signed else "U8"
     code_type, code_shape = byte_type, shape
-    if scheme.bits == 4:
-        code_type, code_shape = "U8", shape[:-1] + (-(-shape[-1] // 2),)
+    if scheme.bits < 8:
+        code_type, code_shape = "U8", shape[:-1] + (-(-shape[-1] * scheme.bits // 8),)
     tensors = [
         Tensor(name, code_type, code_shape, pack_codes(q.codes, shape[-1], scheme.bits)),
-        Tensor(name + "_scale", scheme.scale_dtype, q.parameter_shape,
-               FORMATS[scheme.scale_dtype].pack(q.scales)),
+        *scale_tensors(q),
     ]
     if zero_point == "always" or not scheme.symmetric:
         tensors.append(Tensor(name + "_zero_point", byte_type, q.parameter_shape,
@@ -371,7 +415,7 @@ def quantize_file(tensors, metadata, flags):
         written += parts
     out = {k: v for k, v in metadata.items() if not k.startswith("qplan.")}
     out["format"] = "pt"
-    out["qplan.layout"] = "1"
+    out["qplan.layout"] = "1" if all(q.scheme.is_layout_1 for q in quantized) else "2"
     out["qplan.numerics"] = "1"
     out["qplan.tensors"] = container.json_strings({q.source.name: description(q) for q in quantized})
     return container.write_canonical(written, out), quantized, kept

@@ -108,6 +108,28 @@ F64 = Format("F64", 64, 53)
 FORMATS = {f.name: f for f in (F16, BF16, F32, F64)}
 
 
+class Bytes:
+    """Positive numbers of one byte, given as a table: what scales are stored as."""
+
+    def __init__(self, name, storage, values):
+        self.name = name
+        self.storage = storage
+        self.values = values                            # {byte: value}, ascending
+        self.bytes = {x: byte for byte, x in values.items()}
+
+    def unpack(self, data):
+        return [self.values[byte] for byte in data]
+
+    def pack(self, values):
+        return bytes(self.bytes[x] for x in values)
+
+
+E8M0 = Bytes("E8M0", "U8", {b: math.ldexp(1.0, b - 127) for b in range(255)})
+F8E4M3 = Bytes("F8E4M3", "F8_E4M3", {
+    b: math.ldexp(b % 8 + (8 if b >= 8 else 0), max(b >> 3, 1) - 10) for b in range(1, 127)})
+SCALE_BYTES = {f.name: f for f in (E8M0, F8E4M3)}
+
+
 def f32(x):
     """x rounded to single precision (the fast form of F32.round).
 

@@ -22,8 +22,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 flags="-std=c11 -D_GNU_SOURCE -I. -O3 -ffp-contract=off -fno-fast-math -Wall -Wextra"
 
-for source in kernels/isa.c kernels/table.c kernels/tiles/*.c kernels/codes/*.c \
-    kernels/codes/*/*.c "$build/code_types.c" lib/base/*.c lib/model/*.c; do
+for source in kernels/isa.c kernels/table.c kernels/tiles/*.c kernels/codes/*.c lib/base/*.c \
+    lib/model/*.c; do
     $cc $flags -c "$source" -o "$work/$(basename "$source" .c).o"
 done
 for test in tests/unit/test_kernels*.c tests/unit/test_codes.c tests/unit/test_dtypes.c; do

@@ -12,6 +12,9 @@ SCHEMES = [
     "int8:c0:asym", "int8:c0:narrow", "int8:c0:asym:narrow:f16", "uint8:c0", "uint8:t:sym",
     "uint8:g64:bf16", "uint8:b128x128", "int4:t", "int4:c0", "int4:g32", "int4:g16:asym",
     "int4:b24x40", "int4:g64:narrow", "uint4:c1", "uint4:g128", "uint4:g32:sym", "uint4:b8x8:f16",
+    "int2:g16", "uint2:c0", "int3:g32:asym", "int3:t:narrow", "uint3:c1:sym", "int5:b24x40", "uint5:g64",
+    "int6:c0", "uint6:t:f16", "int7:g7", "uint7:b1000x7",
+    "uint4:g64:bias:bf16", "uint8:c0:bias", "uint3:g32:bias:f16",
 ]
 # Other sources: odd extents, more axes, other types, special values; and what must be left out of
 # them because its scale is too large for f32.
@@ -35,10 +38,10 @@ def read_plain(np, path):
 def cases():
     for scheme in SCHEMES:
         yield TINY, ["--scheme", scheme, "--indivisible", "ragged"]
-    for scheme in ("int8:c0", "uint8:c0:sym", "uint4:g32:sym", "int4:g32"):
+    for scheme in ("int8:c0", "uint8:c0:sym", "uint4:g32:sym", "int4:g32", "uint3:g32:sym", "int6:g32"):
         yield TINY, ["--scheme", scheme, "--zero-point", "asymmetric"]
     for source, flags in SOURCES.items():
-        for scheme in ("int8:c0", "uint8:t", "int4:g3", "uint4:b3x5"):
+        for scheme in ("int8:c0", "uint8:t", "int4:g3", "uint4:b3x5", "int3:c0", "uint7:g3"):
             yield GOLDEN / f"{source}.in.safetensors", [
                 "--scheme", scheme, "--indivisible", "ragged", "--nonfinite", "saturate", *flags]
 

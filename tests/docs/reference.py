@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pages
 from sandbox import ROOT, Sandbox
@@ -161,6 +162,16 @@ def check_documents(sandbox, results):
     take(plans, "plan", "--exclude", "lm_head*", "model.safetensors")
     take(plans, "plan", "--zero-point", "asymmetric", "--include", "lm_head*", "model.safetensors")
     take(reports, "quantize", "--json", "--exclude", "*", "-o", "copy", "model.safetensors")
+    take(plans, "plan", "--calibrate", "mse", "--positive-scales", "model.safetensors")
+    folder = sandbox.path / "folder"
+    folder.mkdir()
+    shutil.copy(sandbox.path / "model.safetensors", folder)
+    (folder / "config.json").write_text('{"model_type": "llama4_text"}')
+    reference = ["--format", "compressed-tensors", "--arithmetic", "reference", "folder"]
+    take(plans, "plan", *reference)
+    take(plans, "plan", "--preset", "w8a8", "--max-shard-size", "200K", "--copy", "*.json",
+         "--experts", "split", "folder")
+    take(reports, "quantize", "--json", "-q", "-o", "made", *reference)
     check_document(results, "qplan-plan.5", plans)
     check_document(results, "qplan-report.5", reports)
 

@@ -222,9 +222,9 @@ class Bench:
         self.check(self.bytes_of(OUTPUT) == OLD, "the old output has other bytes")
         os.unlink(self.path(OUTPUT))
 
-    def old_output(self):
-        self.write(OLD, OUTPUT)
-        os.utime(self.path(OUTPUT), ns=(OLD_TIME, OLD_TIME))
+    def old_output(self, name=OUTPUT):
+        self.write(OLD, name)
+        os.utime(self.path(name), ns=(OLD_TIME, OLD_TIME))
 
     def accepted(self, *args, makes=(), **how):
         """Exit 0, no error line, and no file besides those that the run makes."""
@@ -235,10 +235,11 @@ class Bench:
                       f"{where}: exit: expected 0, found {result.exit}: {result.err[:400]!r}"):
             self.check("qplan: error" not in result.err, f"{where}: error line with exit 0")
         after = self.snapshot()
-        for name in makes:
-            before.pop(name, None)
-            made = after.pop(name, None)
-            self.check(made or result.exit, f"{where}: {name} was not made")
+        for name in makes:              # a file, or a folder with all that is in it
+            self.check(name in after or result.exit, f"{where}: {name} was not made")
+            for rows in (before, after):
+                for path in [p for p in rows if p == name or p.startswith(name + os.sep)]:
+                    del rows[path]
         self.untouched(where, before, after)
         return result
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The bad-input corpus: every row of parts A, B, C, D, F and Q of the fault table, run against qplan.
 
-    corpus.py --qplan build/qplan [--only 'B14*'] [--slow] [--quick] [--jobs N] [--keep DIR] [--list]
+    corpus.py --qplan build/qplan [--only 'B14*'] [--slow] [--quick] [--stop] [--jobs N] [--keep DIR]
+              [--list]
 
 The inputs are made on the fly in a temporary folder (large ones as sparse files), the expectations
 stand beside them in the rows_*.py files, the arithmetic is in model.py.  Prints a line for each
@@ -37,6 +38,7 @@ def arguments():
     parser.add_argument("--only", metavar="ID-GLOB", help="only the cases whose id matches")
     parser.add_argument("--slow", action="store_true", help="also the slow cases")
     parser.add_argument("--quick", action="store_true", help="without the dear cases")
+    parser.add_argument("--stop", action="store_true", help="stop at the first that fails")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at a time")
     parser.add_argument("--keep", metavar="DIR", help="make the files there and keep them")
     parser.add_argument("--list", action="store_true", help="print the ids and stop")
@@ -93,6 +95,8 @@ def run_all(options, root):
         if verdict != "passed":
             text = f"{verdict.upper()} {CASES[index].id}: {' | '.join(problems) or skipped}"
             print(text.replace("\n", "\\n"), flush=True)
+        if options.stop and counts["failed"]:
+            break
     return counts
 
 

@@ -4,6 +4,7 @@ Written from the contract, not from the C code: a value is a Fraction (or a floa
 and each operation that the contract rounds is rounded here once, by `nearest` or `upward`.
 """
 
+import functools
 import itertools
 import math
 import struct
@@ -13,6 +14,33 @@ from fractions import Fraction
 # name: (bits of the significand, least exponent, greatest exponent, struct code)
 FLOATS = {"F16": (11, -14, 15, "e"), "BF16": (8, -126, 127, None), "F32": (24, -126, 127, "f"),
           "F64": (53, -1022, 1023, "d")}
+
+
+# Scales of one byte: how they are stored, and the byte of each number above 0.
+SMALL = {"E8M0": ("U8", {Fraction(2) ** (b - 127): b for b in range(255)}),
+         "F8E4M3": ("F8_E4M3", {(Fraction(b % 8, 8) + (b >= 8)) * Fraction(2) ** (max(b // 8, 1) - 7): b
+                                for b in range(1, 127)})}
+
+
+def small_floats(exp_bits, man_bits, last):
+    """The value of each code of a small float, whose codes up to the last are numbers."""
+    sign, one, bias = 1 << exp_bits + man_bits, 1 << man_bits, (1 << exp_bits - 1) - 1
+    sizes = [(Fraction(c % one, one) + (c >= one)) * Fraction(2) ** (max(c // one, 1) - bias)
+             for c in range(last + 1)]
+    return {**dict(enumerate(sizes)), **{sign | c: -v for c, v in enumerate(sizes)}}
+
+
+NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+       -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+       0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+       0.7229568362236023, 1.0)
+
+# Codes that are no integers: how they are stored, and what each stands for in scales.
+VALUES = {"F8E4M3": ("F8_E4M3", small_floats(4, 3, 0x7e)),
+          "F8E5M2": ("F8_E5M2", small_floats(5, 2, 0x7b)),
+          "F4E2M1": ("U8", small_floats(2, 1, 0x7)),
+          "NF4": ("U8", {c: Fraction(struct.unpack("<f", struct.pack("<f", v))[0])
+                         for c, v in enumerate(NF4)})}
 
 
 def largest(dtype):
@@ -72,10 +100,16 @@ class Scheme:
     narrow: bool = False
     scale: str = "F32"
     grain: tuple = ("c", 0)     # ("t",) ("c", axis) ("g", size) ("b", rows, columns)
+    bias: bool = False          # unsigned codes from a stored value on, without a zero point
+    values: str = ""            # of VALUES: codes are no integers, and have no zero point
+
+    def name(self):
+        """The type of the codes."""
+        return self.values.lower() or ("" if self.signed else "u") + f"int{self.bits}"
 
     def flags(self):
         """The command line of this scheme."""
-        out = ["--dtype", ("" if self.signed else "u") + f"int{self.bits}",
+        out = ["--dtype", self.name(),
                "--symmetric" if self.symmetric else "--asymmetric",
                "--scale-dtype", self.scale.lower()]
         kind = self.grain[0]
@@ -85,7 +119,10 @@ class Scheme:
         return out + ["--narrow-range"] * self.narrow
 
     def codes(self):
-        """q_min, q_max."""
+        """q_min, q_max; of others the codes of the least and the largest value."""
+        if self.values:
+            found = VALUES[self.values][1]
+            return min(found, key=found.get), max(found, key=found.get)
         if not self.signed:
             return 0, 2 ** self.bits - 1
         half = 2 ** (self.bits - 1)
@@ -106,58 +143,152 @@ def sets_of(shape, grain):
     return flat, dims
 
 
-def parameters(values, scheme, work):
+def biased_parameters(a, b, scheme, work):
+    """Scale and bias of one set: codes from the bias on reach the largest value."""
+    high = scheme.codes()[1]
+    bias = -upward(-a, scheme.scale)
+    if a == b:
+        return Fraction(1), bias
+    s = nearest(nearest(b - bias, work) / high, work)
+    s = upward(max(s, smallest_normal(scheme.scale)), scheme.scale)
+    while bias + high * s < b:
+        s = upward(s * (1 + Fraction(1, 2 ** 60)), scheme.scale)
+    return s, bias
+
+
+def factor_of(values, scheme, work):
+    """What all scales of a tensor are stored under; 1 where they are not."""
+    most = max([0, *(abs(v) for v in values if isinstance(v, Fraction))])
+    low, high = scheme.codes()
+    reach = Fraction(high - low, 2)
+    if scheme.scale != "F8E4M3" or most == 0:
+        return Fraction(1)
+    factor = max(nearest(nearest(most / (448 * reach), work), "F32"), Fraction(2) ** -117)
+    while nearest(448 * factor, "F32") * reach < most:
+        factor = upward(factor * (1 + Fraction(1, 2 ** 60)), "F32")
+    return factor
+
+
+@functools.lru_cache
+def small_scales(name, factor):
+    """The scales that a type of one byte has under a factor, and the byte of each."""
+    numbers = SMALL[name][1].items()
+    return {nearest(v * factor, "F32"): byte for v, byte in numbers} if factor != 1 else dict(numbers)
+
+
+def stored_scale(s, scheme, factor):
+    """The least scale that is stored and is not below s; None if there is none."""
+    if scheme.scale not in SMALL:
+        return upward(max(s, smallest_normal(scheme.scale)), scheme.scale)
+    least = Fraction(2) ** -126
+    return min((x for x in small_scales(scheme.scale, factor) if x >= max(s, least)), default=None)
+
+
+def parameters(values, scheme, work, factor):
     """Scale and zero point of one set; the scale is None where its dtype cannot hold it."""
     low, high = scheme.codes()
     middle = 0 if scheme.signed or not scheme.symmetric else 2 ** (scheme.bits - 1)
     finite = [v for v in values if isinstance(v, Fraction)]
     a, b = min([0, *finite]), max([0, *finite])
+    if scheme.bias:
+        return biased_parameters(Fraction(a), b, scheme, work)
     if a == b:
-        return Fraction(1), middle
+        return factor, middle
     steps = Fraction(high - low)
-    if scheme.symmetric:
+    if scheme.values:
+        s = nearest(max(-a, b) / VALUES[scheme.values][1][high], work)
+    elif scheme.symmetric:
         s = nearest(max(-a, b) / (steps / 2), work)
     elif nearest(b - a, work) is not None:
         s = nearest(nearest(b - a, work) / steps, work)
     else:
         s = nearest(nearest(b / 2 - a / 2, work) / (steps / 2), work)
-    s = upward(max(s, smallest_normal(scheme.scale)), scheme.scale)
+    s = stored_scale(s, scheme, factor)
     if s is None or scheme.symmetric:
         return s, middle
     return s, min(max(low - round(nearest(a / s, work)), low), high)
 
 
+def nearest_value(x, s, scheme, work):
+    """The code of the value nearest to x / s: of a tie that with an even code, in a table the lower.
+    What rounds to 0 keeps its sign."""
+    found = VALUES[scheme.values][1]
+    if scheme.values == "NF4":
+        return sum(nearest(x / s, work) > nearest((found[c] + found[c + 1]) / 2, work)
+                   for c in range(len(found) - 1))
+    t, sign = nearest(x / s, work), len(bin(scheme.codes()[0])) - 3
+    size = min((c for c in found if not c >> sign), key=lambda c: (abs(found[c] - abs(t)), c % 2))
+    return size | (x < 0) << sign
+
+
 def code(x, s, z, scheme, work):
     low, high = scheme.codes()
+    if scheme.values:
+        if isinstance(x, Fraction):
+            return nearest_value(x, s, scheme, work)
+        return nearest_value(Fraction(0), s, scheme, work) if math.isnan(x) else high if x > 0 else low
+    if scheme.bias:
+        if not isinstance(x, Fraction) and not math.isnan(x):
+            return high if x > 0 else low
+        x = x if isinstance(x, Fraction) else Fraction(0)
+        return min(max(round(nearest(nearest(x - z, work) / s, work)), low), high)
     if not isinstance(x, Fraction):
         return z if math.isnan(x) else high if x > 0 else low
     return min(max(round(nearest(x / s, work)), low - z), high - z) + z
 
 
+def row_bytes(n, bits):
+    return (n * bits + 7) // 8
+
+
 def pack(codes, shape, scheme):
-    if scheme.bits == 8:
-        return bytes(c % 256 for c in codes)
-    out, n = b"", shape[-1]
+    """Rows of codes, each a stream of bits from the lowest of its first byte on."""
+    out, n, bits = b"", shape[-1], scheme.bits
     for row in range(0, len(codes), n):
-        line = [c % 16 for c in codes[row:row + n]] + [0] * (n % 2)
-        out += bytes(line[i] | line[i + 1] << 4 for i in range(0, len(line), 2))
+        line = sum(c % 2 ** bits << i * bits for i, c in enumerate(codes[row:row + n]))
+        out += line.to_bytes(row_bytes(n, bits), "little")
     return out
 
 
-def quantize(dtype, shape, raw, scheme):
-    """The three tensors that the native layout stores: (dtype, shape, bytes) each."""
+def coded(dtype, shape, raw, scheme):
+    """The codes, scale and zero point of each set, the shape of the sets, and the factor."""
     work = "F64" if dtype == "F64" else "F32"
     values = decode(dtype, raw)
     cell, dims = sets_of(shape, scheme.grain)
     members = [[] for _ in range(math.prod(dims))]
     for v, c in zip(values, cell):
         members[c].append(v)
-    params = [parameters(m, scheme, work) for m in members]
-    codes = [code(v, *params[c], scheme, work) for v, c in zip(values, cell)]
-    tight = (*shape[:-1], shape[-1] if scheme.bits == 8 else (shape[-1] + 1) // 2)
+    factor = factor_of(values, scheme, work)
+    params = [parameters(m, scheme, work, factor) for m in members]
+    return [code(v, *params[c], scheme, work) for v, c in zip(values, cell)], params, dims, factor
+
+
+def stored_scales(scales, dims, scheme, factor):
+    """The stored tensors of scales."""
+    if scheme.scale not in SMALL:
+        return {"_scale": (scheme.scale, dims, encode(scheme.scale, scales))}
+    numbers = small_scales(scheme.scale, factor)
+    stored = {"_scale": (SMALL[scheme.scale][0], dims, bytes(numbers[s] for s in scales))}
+    if scheme.scale == "F8E4M3":
+        stored["_scale_2"] = ("F32", (1,), encode("F32", [factor]))
+    return stored
+
+
+def quantize(dtype, shape, raw, scheme):
+    """The tensors that the native layout stores: (dtype, shape, bytes) each."""
+    codes, params, dims, factor = coded(dtype, shape, raw, scheme)
+    tight = (*shape[:-1], row_bytes(shape[-1], scheme.bits))
     storage = "I8" if scheme.bits == 8 and scheme.signed else "U8"
+    scales = stored_scales([s for s, _ in params], dims, scheme, factor)
+    if scheme.values:
+        return {"": (VALUES[scheme.values][0], tight, pack(codes, shape, scheme)), **scales}
+    if scheme.bias:
+        second = ("_offset", (scheme.scale, dims, encode(scheme.scale, [z for _, z in params])))
+    else:
+        second = ("_zero_point",
+                  ("I8" if scheme.signed else "U8", dims, bytes(z % 256 for _, z in params)))
     return {
         "": (storage, tight, pack(codes, shape, scheme)),
-        "_scale": (scheme.scale, dims, encode(scheme.scale, [s for s, _ in params])),
-        "_zero_point": ("I8" if scheme.signed else "U8", dims, bytes(z % 256 for _, z in params)),
+        **scales,
+        second[0]: second[1],
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the first inputs of the fuzz targets that take files: corpus/quantized and corpus/op_file.
+"""Makes the first inputs of the fuzz targets that take files: corpus/quantized, corpus/op_file, and
+by seeds_folder.py corpus/folder and corpus/config.
 
     seeds.py                      write them
     seeds.py --check [--replay P] compare with the disk; and what P, fuzz-replay-quantized, says of
@@ -25,8 +26,10 @@ sys.path.insert(0, os.path.join(DATA, "qplan"))
 import cases
 import container
 import contract
+import seeds_folder
 
 META = ["meta format pt", "meta qplan.layout 1", "meta qplan.numerics 1"]
+META_2 = ["meta format pt", "meta qplan.layout 2", "meta qplan.numerics 1"]
 
 
 def shape_text(shape):
@@ -43,7 +46,7 @@ def quantized_lines(tensors, flags):
     """The lines of an honest file and of its source."""
     _, quantized, kept = contract.quantize_file(tensors, {}, flags)
     zero_point = contract.parse_flags(flags).zero_point
-    lines = list(META)
+    lines = list(META if all(q.scheme.bits in (4, 8) for q in quantized) else META_2)
     for q in quantized:
         parts = contract.stored_tensors(q, zero_point)
         lines.append("quantized %s %s %s" % (q.source.name, contract.description(q),
@@ -86,7 +89,7 @@ def large():
 def honest():
     """{name: lines}: every type with every granularity; the rest takes turns."""
     files = {}
-    for dtype in ("int8", "uint8", "int4", "uint4"):
+    for dtype in ("int8", "uint8", "int4", "uint4", "int3", "uint6"):
         for gran, flags in GRANULARITIES.items():
             n = len(files)
             source = SOURCES[n % 4 if n % 8 < 4 else (n + 1) % 4]
@@ -108,6 +111,7 @@ def honest():
     files |= large()
     files["base"] = BASE
     files["errors"] = BASE + ["nudge 0030d0"]
+    files["layout-2"] = META_2 + BASE[3:]
     files["dtype"] = files["int8-c0"] + ["as f16", "gate sqnr_db<10", "gate total:ratio<0.1",
                                          "gate a:max_abs>1"]
     return files
@@ -180,6 +184,7 @@ def hostile():
         "scheme-group-huge": record("int8:g18446744073709551615 minmax F32 2x3"),
         "scheme-unsigned": record("uint8:c0:sym minmax F32 2x3"),
         "scheme-4-bits": record("int4:c0 minmax F32 2x3"),
+        "scheme-3-bits": record("int3:c0 minmax F32 2x3"),
         "scheme-scales": record("int8:c0:f16 minmax F32 2x3"),
         "calibrator-unknown": record("int8:c0 guess F32 2x3"),
         "calibrator-empty": record("int8:c0  F32 2x3"),
@@ -237,6 +242,8 @@ def hostile():
         "zero-symmetric": instead(A, A[:-4] + "0500"),
         "zero-middle": META + ["quantized a uint4:t:sym minmax F32 1x4 98f0 0000803f 07"],
         "narrow-code": META + ["quantized a int8:c0:narrow minmax F32 2x3 %s 0000803f 00" % CODES],
+        "spare-bits": META_2 + ["quantized a int3:t minmax F32 1x3 5c11 0000803f 00"],
+        "narrow-3-bits": META_2 + ["quantized a int3:t:narrow minmax F32 1x8 1c71c7 0000803f 00"],
         "spare-nibble": instead(B, B.replace("87078707", "87178707")),
         "kept-differs": BASE + ["source bias F32 3 0000803f0000803f0000803e"],
         "kept-differs-often": BASE + ["source bias F32 3 00000040"],
@@ -254,7 +261,8 @@ def hostile():
                                         "source a F16 2x2 00"],
         "source-dtype": BASE + ["source a F16 2x3 003c"],
         # metadata
-        "layout-2": ["meta format pt", "meta qplan.layout 2"] + BASE[2:],
+        "layout-3": ["meta format pt", "meta qplan.layout 3"] + BASE[2:],
+        "layout-1-of-3-bits": META + ["quantized a int3:t minmax F32 1x8 1c71c7 0000803f 00"],
         "layout-nul": ["meta format pt", "meta qplan.layout 1\\u0000x"] + BASE[2:],
         "layout-twice": BASE + ["meta qplan.layout 1"],
         "numerics-99": [line.replace("numerics 1", "numerics 99") for line in BASE],
@@ -377,6 +385,8 @@ def operator_faults():
         "expected-odd": EMBEDDING + ["tensor expect. U8 1 00", "tensor expect F32 1 00"],
         "bad-huge-output": ["op affine_grid_2d", "set out_h=1000000000", "set out_w=1000000000",
                             "tensor theta F32 1x2x3 0000803f"],
+        "bad-huge-nothing": ["op affine_grid_2d", "set out_h=1000000000", "set out_w=1000000000",
+                             "tensor theta F32 0x2x3 00"],
         "bad-huge-table": ["op embedding_backward", "set num_embeddings=4611686018427387904",
                            "tensor dout F32 2x3 0000803f", "tensor indices I64 2 00"],
         "bad-nothing": ["op embedding"],
@@ -402,7 +412,7 @@ def everything():
     files |= {"op_file/" + name: text_of(lines) for name, lines in operator_faults().items()}
     with open(os.path.join(DATA, "ops", "embedding_bag-own-empty-rows.safetensors"), "rb") as f:
         files["op_file/raw-bag"] = b"raw\n" + f.read()
-    return files
+    return files | seeds_folder.everything()
 
 
 def path_of(file):

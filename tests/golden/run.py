@@ -130,7 +130,9 @@ def write_model(path):
 
 SCHEMES = ("int8:t", "int8:c0", "int8:c-1:asym", "int8:c1:narrow:bf16", "uint8:g100:f16",
            "uint8:b64x100", "int4:g128", "int4:t:asym", "int4:c-1:bf16", "uint4:g7",
-           "uint4:b3x5:sym", "int4:b128x1:narrow")
+           "uint4:b3x5:sym", "int4:b128x1:narrow", "int2:g128", "uint3:t", "int3:c-1:bf16",
+           "int5:b3x5:asym", "uint6:c0:sym", "int8:g32:e8m0", "uint4:g16:f8e4m3", "int8:t:f8e4m3",
+           "uint4:g40:bias:f16", "int7:g7:narrow")
 
 # Threads, memory cap, instruction set; the first is what the others are compared with.
 SETTINGS = (("1", None, "scalar"), ("1", None, None), ("2", None, None), ("3", None, None),

@@ -117,8 +117,14 @@ static enum qplan_status run_tile(struct bench *b, const struct qp_device_work *
     fill_source(b, work->dtype, work->tile.rows * work->tile.cols);
     QP_TRY(qp_device_ranges(b->lane, work, b->src, b->out, &made, &b->err));
     QP_TRY(qp_device_check_ranges(&b->device, work, b->src, &made, &b->tile, &b->err));
-    QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, &b->err));
-    QP_TRY(qp_device_check_quantized(&b->device, work, b->src, &made, &b->tile, &b->err));
+    if (work->rule.kind == QP_CODES_LINEAR) {
+        QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, &b->err));
+        QP_TRY(qp_device_check_quantized(&b->device, work, b->src, &made, &b->tile, &b->err));
+    } else {
+        (void)qp_quantizer(work->dtype, work->rule.kind, QPLAN_ISA_SCALAR)
+            ->params(&work->rule, qp_tile_sets(&work->tile), b->tile.lo, b->tile.hi, b->tile.scale,
+                     b->tile.zero);
+    }
     QP_TRY(qp_device_codes(b->lane, work, b->src, b->tile.scale, b->tile.zero, b->out, &made,
                            &b->err));
     return qp_device_check_codes(&b->device, work, b->src, b->tile.scale, b->tile.zero, &made,
@@ -165,7 +171,7 @@ static void fill_params(const struct bench *b, const struct qp_flat_work *work)
             ((float *)b->scale)[i] = (float)scale;
         b->zero[i] = (int32_t)(i % 5);
     }
-    k->bounds(n, b->scale, work->rule.type, b->bound);
+    k->bounds(n, b->scale, b->zero, &work->rule, b->bound);
 }
 
 static enum qplan_status run_range(struct bench *b, struct qp_flat_work *work)
@@ -208,10 +214,13 @@ static enum qplan_status run_all(struct bench *b)
 {
     static const enum qplan_dtype codes[] = {QPLAN_INT8, QPLAN_UINT4};
     for (size_t i = 0; i < 4 * 2; i++) {
-        const struct qplan_scheme scheme = {
+        struct qplan_scheme scheme = {
             .dtype = codes[i % 2], .asymmetric = i % 2, .scale_dtype = floats[i / 2 % 3]};
         QP_TRY(run_tiles(b, floats[i / 2], &scheme));
         QP_TRY(run_ranges(b, floats[i / 2], &scheme));
+        scheme.bias = i % 2;
+        if (scheme.bias)
+            QP_TRY(run_tiles(b, floats[i / 2], &scheme));
     }
     return QPLAN_OK;
 }

@@ -100,13 +100,15 @@ def check_wrong(bench, model):
               ("a last code", "int8:g128", "d.f64", (-1,), 0x81, 1),
               ("a clipped code", "int8:t", "c.f16", (9,), 0x7f, 1),
               ("a spare nibble", "int4:t", "b.bf16", (257, 257 + 258 * 300), 0xf0, 1),
+              ("spare bits", "int3:t", "b.bf16", (193, 193 + 194 * 300), 0xf0, 1),
               ("a scale that is no number", "int8:c-1:bf16", "a.f32_scale", (100, 101), 0xff, 3),
               ("a negative scale", "uint4:g7", "f.row_scale", (4003,), 0xbf, 3),
               ("a zero point", "uint8:b64x100:asym", "a.f32_zero_point", (3,), 0xff, 1),
               ("a zero point that is no code", "int4:g128:asym", "a.f32_zero_point", (3,), 0x64, 3),
               ("a zero point of a symmetric scheme", "int8:c0", "a.f32_zero_point", (3,), 1, 3),
               ("a code outside a narrow range", "int8:c0:narrow", "a.f32", (5000,), 0x80, 3),
-              ("a nibble outside a narrow range", "int4:t:narrow", "b.bf16", (200,), 0x83, 3))
+              ("a nibble outside a narrow range", "int4:t:narrow", "b.bf16", (200,), 0x83, 3),
+              ("a code of 3 bits outside a narrow range", "int3:t:narrow", "b.bf16", (192,), 4, 3))
     file = bench.folder / "wrong.safetensors"
     for what, scheme, tensor, offsets, value, expected in faults:
         bench.run("quantize", "-q", "--force", "-o", file, "--scheme", scheme, "--indivisible",

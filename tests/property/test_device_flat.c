@@ -42,8 +42,7 @@ static uint64_t random_extent(bool may_be_long)
 
 static struct qplan_scheme random_scheme(unsigned rank)
 {
-    static const enum qplan_dtype codes[] = {QPLAN_INT8, QPLAN_UINT8, QPLAN_INT4, QPLAN_UINT4};
-    struct qplan_scheme scheme = {.dtype = codes[below(4)],
+    struct qplan_scheme scheme = {.dtype = qp_code_types[below(14)].dtype,
                                   .granularity = (enum qplan_granularity)below(rank > 1 ? 4 : 3),
                                   .axis = (int32_t)below(rank),
                                   .group = random_extent(false),
@@ -131,7 +130,7 @@ static void fill_params(const struct data *d, const struct qp_flat_work *work, b
         d->zero[i] =
             work->rule.q_min + (int32_t)below((uint64_t)(work->rule.q_max - work->rule.q_min) + 1);
     }
-    k->bounds(n, d->scale, work->rule.type, d->bound);
+    k->bounds(n, d->scale, d->zero, &work->rule, d->bound);
 }
 
 static void fill_codes(const struct data *d, const struct qp_flat_work *work)
@@ -262,10 +261,11 @@ static void test_any_wrong_bit_is_found(void **state)
                                           .dtype = QPLAN_F32,
                                           .scheme = {.dtype = QPLAN_INT4},
                                           .as = QPLAN_F16};
+        const uint32_t number = qp_row_number(&row);
         struct qplan_device device = host_device(&gpu);
         struct qplan_error err = {0};
         flipped_bit = below(8 * 40);
-        assert_int_equal(qp_device_prove_rows(&device, &row, 1, &err), QPLAN_ERR_DEVICE);
+        assert_int_equal(qp_device_prove_rows(&device, &number, 1, &err), QPLAN_ERR_DEVICE);
         assert_string_equal(err.subject, "host");
         assert_non_null(strstr(err.message, "does not compute as the CPU does"));
     }

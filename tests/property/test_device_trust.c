@@ -185,9 +185,10 @@ static void test_after_a_wrong_tile(void **state)
     static uint8_t codes[ROWS * COLS];
     struct qplan_device device = make_device();
     const struct qp_device_need need = need_of(QPLAN_INT8);
+    const struct qplan_scheme scheme = qp_row_of(need.rows[0]).scheme;
     const struct qp_device_work work = {.dtype = QPLAN_F32,
                                         .tile = {ROWS, COLS, 1, COLS, 0},
-                                        .rule = qp_code_rule(&need.rows[0].scheme),
+                                        .rule = qp_code_rule(&scheme),
                                         .last_len = COLS};
     const struct qp_device_scratch scratch = {lo, hi, scale, zero, stored, codes};
     void *buffer = malloc(qp_device_made_bytes(sizeof src));
@@ -242,7 +243,6 @@ static void test_after_a_wrong_unit(void **state)
 static void test_more_rows_than_room(void **state)
 {
     static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
-    static const enum qplan_dtype codes[] = {QPLAN_INT8, QPLAN_UINT8, QPLAN_INT4, QPLAN_UINT4};
     struct {
         struct qp_device_need need;
         char behind[1 << 16]; /* where rows that do not fit would go */
@@ -250,13 +250,13 @@ static void test_more_rows_than_room(void **state)
     struct qplan_device device = make_device();
     struct qplan_error err;
     (void)state;
-    for (size_t i = 0; i < COUNT(floats) * COUNT(codes) * 2 * 2 * 4; i++) {
+    for (size_t i = 0; i < COUNT(floats) * 2 * 2 * 4 * 14; i++) {
         const struct qp_device_row row = {.kind = QP_KIND_QUANTIZE,
                                           .dtype = floats[i % 4],
-                                          .scheme = {.dtype = codes[i / 4 % 4],
-                                                     .asymmetric = i / 16 % 2,
-                                                     .narrow = i / 32 % 2,
-                                                     .scale_dtype = floats[i / 64]}};
+                                          .scheme = {.dtype = qp_code_types[i / 64].dtype,
+                                                     .asymmetric = i / 4 % 2,
+                                                     .narrow = i / 8 % 2,
+                                                     .scale_dtype = floats[i / 16 % 4]}};
         qp_need_add(&room->need, &row, 1, "w", 1);
         assert_true(room->need.n_rows <= QP_MOST_ROWS);
     }

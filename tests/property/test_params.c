@@ -18,8 +18,9 @@
 #define N_RANGES 400
 #define N_VALUES 64
 
-static const enum qplan_dtype dtypes[] = {QPLAN_INT8,  QPLAN_UINT8, QPLAN_INT4,
-                                          QPLAN_UINT4, QPLAN_INT16, QPLAN_UINT16};
+static const enum qplan_dtype dtypes[] = {QPLAN_INT8,  QPLAN_UINT8,  QPLAN_INT4, QPLAN_UINT4,
+                                          QPLAN_INT16, QPLAN_UINT16, QPLAN_INT2, QPLAN_UINT2,
+                                          QPLAN_INT3,  QPLAN_UINT7};
 
 /* ---- Random numbers ---------------------------------------------------------------------------
  */

@@ -103,13 +103,24 @@ static void write_source(const char *path, const struct source *s)
     write_checkpoint(path, "{\"format\":\"np\",\"note\":\"x\"}", tensors, COUNT(tensors));
 }
 
+/* Mostly the types of 4 and 8 bits, else any. */
+static enum qplan_dtype pick_codes(uint64_t *seed)
+{
+    static const unsigned bits[] = {8, 8, 4, 4, 2, 3, 5, 6, 7};
+    char name[16];
+    enum qplan_dtype dtype = QPLAN_DTYPE_COUNT;
+    (void)snprintf(name, sizeof name, "%sint%u", random_below(seed, 2) ? "u" : "",
+                   bits[random_below(seed, COUNT(bits))]);
+    assert_true(qplan_dtype_parse(name, &dtype));
+    return dtype;
+}
+
 static struct qplan_scheme pick_scheme(const struct source *s, char text[QPLAN_SCHEME_TEXT],
                                        uint64_t *seed)
 {
-    static const enum qplan_dtype codes[] = {QPLAN_INT8, QPLAN_UINT8, QPLAN_INT4, QPLAN_UINT4};
     static const enum qplan_dtype scales[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16};
     struct qplan_scheme scheme = {
-        .dtype = codes[random_below(seed, 4)],
+        .dtype = pick_codes(seed),
         .granularity = (enum qplan_granularity)random_below(seed, 4),
         .asymmetric = random_below(seed, 2),
         .scale_dtype = scales[random_below(seed, 3)],
@@ -176,22 +187,25 @@ static void read_written(struct written *w, const char *path, const struct qplan
 
 static int32_t code_at(const struct written *w, const struct source *s, uint64_t i)
 {
-    bool is_signed = qplan_dtype_is_signed(w->scheme.dtype);
-    const unsigned char *codes = w->bytes + w->codes;
-    if (qplan_dtype_bits(w->scheme.dtype) == 8)
-        return is_signed ? (int8_t)codes[i] : codes[i];
-    uint64_t last = s->shape[s->rank - 1], at = i / last * ((last + 1) / 2) + i % last / 2;
-    int32_t nibble = i % last % 2 ? codes[at] >> 4 : codes[at] & 15;
-    return is_signed && nibble > 7 ? nibble - 16 : nibble;
+    const unsigned bits = qplan_dtype_bits(w->scheme.dtype);
+    const uint64_t last = s->shape[s->rank - 1];
+    const unsigned char *row = w->bytes + w->codes + i / last * ((last * bits + 7) / 8);
+    int32_t code = 0;
+    for (unsigned k = 0; k < bits; k++) {
+        const uint64_t bit = i % last * bits + k;
+        code |= (row[bit / 8] >> bit % 8 & 1) << k;
+    }
+    const bool is_negative = qplan_dtype_is_signed(w->scheme.dtype) && code >> (bits - 1);
+    return is_negative ? code - (1 << bits) : code;
 }
 
 static bool pads_are_zero(const struct written *w, const struct source *s)
 {
-    uint64_t last = s->shape[s->rank - 1], row_bytes = (last + 1) / 2;
-    if (qplan_dtype_bits(w->scheme.dtype) == 8 || last % 2 == 0)
+    const uint64_t last = s->shape[s->rank - 1], n = last * qplan_dtype_bits(w->scheme.dtype);
+    if (n % 8 == 0)
         return true;
     for (uint64_t row = 1; row <= s->n / last; row++) {
-        if (w->bytes[w->codes + row * row_bytes - 1] >> 4)
+        if (w->bytes[w->codes + row * ((n + 7) / 8) - 1] >> n % 8)
             return false;
     }
     return true;
@@ -428,7 +442,8 @@ static bool assert_found(const struct written *w, const struct source *s, const 
     coordinates_of(s, first, at);
     (void)snprintf(words, sizeof words, "outside the bound at %s:", at);
     if (n == 0)
-        (void)snprintf(words, sizeof words, "spare nibbles must be 0: found 1 that are not");
+        (void)snprintf(words, sizeof words,
+                       "spare bits must be 0: found 1 rows where they are not");
     if (status != QPLAN_ERR_PROOF || !strstr(err.subject, "'w'") || !strstr(err.message, words))
         fail_msg("%s: expected \"%s\", found %s: %s", scheme, words, err.subject, err.message);
     (void)snprintf(words, sizeof words, "and %" PRIu64 " such elements in all", n);

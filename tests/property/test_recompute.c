@@ -10,8 +10,16 @@
 #define ELEMS (ROWS * COLS)
 
 static const char *const schemes[] = {
-    "int8:c0",  "int8:c1",         "int8:t",       "int4:g32:bf16", "uint4:g64",   "int8:b7x50",
-    "uint8:c0", "int8:t:asym:f16", "uint8:b300x9", "int4:g701",     "uint8:c1:f16"};
+    "int8:c0",      "int8:c1",          "int8:t",           "int4:g32:bf16",   "uint4:g64",
+    "int8:b7x50",   "uint8:c0",         "int8:t:asym:f16",  "uint8:b300x9",    "int4:g701",
+    "uint8:c1:f16", "int3:g64",         "uint2:t",          "int6:b7x50:asym", "int8:g32:e8m0",
+    "int8:t:e8m0",  "uint4:g32:f8e4m3", "int8:b7x50:f8e4m3"};
+
+/* Bytes of a stored scale. */
+static size_t scale_bytes(const char *scheme)
+{
+    return strstr(scheme, "e8m0") || strstr(scheme, "f8e4m3") ? 1 : strstr(scheme, "f16") ? 2 : 4;
+}
 
 static const struct qplan_run runs[] = {{.threads = 1, .memory_bytes = 1 << 20},
                                         {.threads = 3, .memory_bytes = 1 << 20},
@@ -65,7 +73,8 @@ static void change(const char *tensor, size_t elem, size_t elem_bytes)
     }
     assert_true(at > 0);
     write_file(path_of("bad"), bytes, n);
-    flip_byte(path_of("bad"), at, 1);
+    /* Of a scale of one byte not the lowest bit, with which the largest one would be none. */
+    flip_byte(path_of("bad"), at, elem_bytes == 1 && strstr(tensor, "_scale") ? 4 : 1);
     free(bytes);
     qplan_checkpoint_close(file);
 }
@@ -109,10 +118,29 @@ static void a_changed_scale_is_found(void **state)
     (void)state;
     write_source();
     for (size_t k = 0; k < COUNT(schemes); k++) {
-        const size_t size = strstr(schemes[k], "f16") ? 2 : 4;
         OK(quantize_file(path_of("s"), path_of("q"), schemes[k], &force, &err), &err);
         for (size_t i = 0; i < COUNT(tensors); i++) {
-            change(tensors[i], (size_t)random_below(&seed, 1 << 20), size);
+            change(tensors[i], (size_t)random_below(&seed, 1 << 20), scale_bytes(schemes[k]));
+            assert_refused(schemes[k], tensors[i], false);
+            assert_refused(schemes[k], tensors[i], true);
+        }
+    }
+}
+
+/* With scales that fit the changed factor as well as any other. */
+static void a_changed_factor_is_found(void **state)
+{
+    static const char *const tensors[] = {"w_scale_2", "t_scale_2"};
+    const struct qplan_run force = {.force = true};
+    struct qplan_error err;
+    (void)state;
+    write_source();
+    for (size_t k = 0; k < COUNT(schemes); k++) {
+        if (!strstr(schemes[k], "f8e4m3"))
+            continue;
+        OK(quantize_file(path_of("s"), path_of("q"), schemes[k], &force, &err), &err);
+        for (size_t i = 0; i < COUNT(tensors); i++) {
+            change(tensors[i], 0, 4);
             assert_refused(schemes[k], tensors[i], false);
             assert_refused(schemes[k], tensors[i], true);
         }
@@ -193,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(honest_files_are_proven),
         cmocka_unit_test(a_changed_scale_is_found),
+        cmocka_unit_test(a_changed_factor_is_found),
         cmocka_unit_test(a_changed_zero_point_is_found),
         cmocka_unit_test(a_changed_code_is_found),
         cmocka_unit_test(only_exact_tells_ties_apart),

@@ -77,7 +77,8 @@ static bool same_tensor(const char *a, const char *b, const char *name)
 static void narrow_codes_survive_another_round(void **state)
 {
     static const char *const schemes[] = {"int8:c0:narrow", "int8:t:narrow",    "int8:g16:narrow",
-                                          "int4:g7:narrow", "int4:b5x9:narrow", "int4:c1:narrow"};
+                                          "int4:g7:narrow", "int4:b5x9:narrow", "int4:c1:narrow",
+                                          "int2:g7:narrow", "int3:c0:narrow",   "int6:b5x9:narrow"};
     const struct qplan_run run = {.force = true};
     uint64_t seed = 1;
     struct qplan_error err;

@@ -109,8 +109,9 @@ static void check_scheme(const struct source *s, const char *scheme, uint64_t *s
 
 static void small_tensors_come_out_as_they_do_alone(void **state)
 {
-    static const char *const schemes[] = {"int8:c0",     "uint8:c0:asym", "uint4:c1:asym", "int8:t",
-                                          "int4:b16x16", "int4:c0:f16",   "uint8:g1"};
+    static const char *const schemes[] = {"int8:c0",  "uint8:c0:asym", "uint4:c1:asym",
+                                          "int8:t",   "int4:b16x16",   "int4:c0:f16",
+                                          "uint8:g1", "int3:c0",       "uint6:b3x5"};
     static struct source s;
     uint64_t seed = 5;
     (void)state;

@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fault" / "
 
 import checkpoint
 
-SCHEMES = ("int8:t", "int8:c0", "int8:c1", "int4:g64:asym", "uint8:b16x32:bf16")
+SCHEMES = ("int8:t", "int8:c0", "int8:c1", "int4:g64:asym", "uint8:b16x32:bf16", "int3:c0")
 SETTINGS = [("1", None)] + [(n, memory) for n in ("2", "4", "8") for memory in (None, "4M", "512K")]
 # Small ones that are done in batches, and large ones that several workers share.
 MODEL = {**{f"layer{i:03}.weight": (("F32", "BF16", "F16")[i % 3], [8 + i % 5, 64 + 32 * (i % 3)])

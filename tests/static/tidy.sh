@@ -12,7 +12,7 @@ model=$PWD/tests/static/tidy_model.h
 
 if [ "${1:-}" = --one ]; then
     case $2 in
-    cli/messages.c | lib/base/error.c | lib/ops/op_fail.c | lib/plan/plan_tree.c) set -- "$2" ;;
+    cli/messages.c | lib/base/error.c | lib/ops/op_fail.c | lib/base/json_tree.c) set -- "$2" ;;
     cli/*) set -- "$2" --extra-arg=-DTIDY_CLI --extra-arg=-include --extra-arg="$model" ;;
     *) set -- "$2" --extra-arg=-include --extra-arg="$model" ;;
     esac

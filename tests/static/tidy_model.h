@@ -10,8 +10,8 @@
 #define cli_fail_memory(err)       ((void)cli_fail_memory(err), QPLAN_ERR_MEMORY)
 #else
 #include "../../lib/base/error.h"
+#include "../../lib/base/json_tree.h"
 #include "../../lib/ops/op.h"
-#include "../../lib/plan/plan_tree.h"
 
 #define qp_fail(err, status, ...)    ((void)qp_fail(err, status, __VA_ARGS__), (status))
 #define qp_fail_at(err, status, ...) ((void)qp_fail_at(err, status, __VA_ARGS__), (status))
@@ -21,6 +21,6 @@
     ((void)qp_op_fail_field(op, status, __VA_ARGS__), (status))
 #define qp_op_fail_tensor(op, status, ...)                                                         \
     ((void)qp_op_fail_tensor(op, status, __VA_ARGS__), (status))
-#define qp_plan_bad(...)      ((void)qp_plan_bad(__VA_ARGS__), QPLAN_ERR_INVALID)
+#define qp_tree_bad(...)      ((void)qp_tree_bad(__VA_ARGS__), QPLAN_ERR_INVALID)
 #define qp_op_fail_value(...) ((void)qp_op_fail_value(__VA_ARGS__), QPLAN_ERR_VALUE)
 #endif

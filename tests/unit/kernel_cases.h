@@ -62,10 +62,10 @@ static inline void set_work(const struct qp_source_kernels *row, void *array, si
 /* The n-th linear code type of the table, NULL behind the last. */
 static inline const struct qp_code_type *linear_type(size_t n)
 {
-    const struct qp_code_type *const *row = qp_code_types;
-    while (*row && ((*row)->kind != QP_CODES_LINEAR || n-- > 0))
+    const struct qp_code_type *row = qp_code_types;
+    while (row->name && (row->kind != QP_CODES_LINEAR || n-- > 0))
         row++;
-    return *row;
+    return row->name ? row : NULL;
 }
 
 /* The n-th rule: every linear type with every dtype of scales, symmetric or not, narrow or not. */

@@ -26,7 +26,8 @@ struct place_case {
     }
 #define NATIVE(BITS)  .bits = (BITS), .word_bytes = 1
 #define WORDS(BITS)   .bits = (BITS), .word_bytes = 4
-#define CT(BITS)      WORDS(BITS), .is_signed = true, .half_added = true
+#define HALF_ADDED    .is_signed = true, .half_added = true
+#define CT(BITS)      WORDS(BITS), HALF_ADDED
 #define CT_ZERO(BITS) CT(BITS), .columns = true, .interleaved = true
 #define QWEIGHT(BITS) WORDS(BITS), .interleaved = true
 #define QZEROS(BITS)  WORDS(BITS), .columns = true
@@ -69,6 +70,18 @@ static const struct place_case place_cases[] = {
     {"gptq3-zero-v1", {QZEROS(3), .one_less = true}},
     {"gptq4-zero-v1", {QZEROS(4), .one_less = true}},
     {"gptq8-zero-v1", {QZEROS(8), .one_less = true}},
+    {"gptq2-signed", {QWEIGHT(2), HALF_ADDED}},
+    {"gptq3-signed", {QWEIGHT(3), HALF_ADDED}},
+    {"gptq4-signed", {QWEIGHT(4), HALF_ADDED}},
+    {"gptq8-signed", {QWEIGHT(8), HALF_ADDED}},
+    {"gptq2-zero-v1-signed", {QZEROS(2), HALF_ADDED, .one_less = true}},
+    {"gptq2-zero-v2-signed", {QZEROS(2), HALF_ADDED}},
+    {"gptq3-zero-v1-signed", {QZEROS(3), HALF_ADDED, .one_less = true}},
+    {"gptq3-zero-v2-signed", {QZEROS(3), HALF_ADDED}},
+    {"gptq4-zero-v1-signed", {QZEROS(4), HALF_ADDED, .one_less = true}},
+    {"gptq4-zero-v2-signed", {QZEROS(4), HALF_ADDED}},
+    {"gptq8-zero-v1-signed", {QZEROS(8), HALF_ADDED, .one_less = true}},
+    {"gptq8-zero-v2-signed", {QZEROS(8), HALF_ADDED}},
     {"gptq2-zero-v2", {QZEROS(2)}},
     {"gptq3-zero-v2", {QZEROS(3)}},
     {"gptq4-zero-v2", {QZEROS(4)}},

@@ -14,6 +14,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -118,17 +119,18 @@ static inline size_t folder_count(const struct folder *folder)
     return n;
 }
 
-/* Removes the folder and the files and empty folders in it. */
+static inline int remove_found(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+/* Removes the folder and all that is in it. */
 static inline void folder_remove(const struct folder *folder)
 {
-    DIR *dir = opendir(folder->path);
-    assert_non_null(dir);
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        if (unlinkat(dirfd(dir), entry->d_name, 0) != 0)
-            (void)unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
-    }
-    (void)closedir(dir);
-    assert_int_equal(rmdir(folder->path), 0);
+    assert_int_equal(nftw(folder->path, remove_found, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 /* ---- Whole files ----------------------------------------------------------------------------- */
@@ -231,6 +233,24 @@ static inline double load_bits(uint64_t bits, unsigned exp_bits, unsigned man_bi
     return sign * ldexp((double)(mantissa + ((uint64_t)1 << man_bits)), least + exponent - 1);
 }
 
+/* The table of bitsandbytes, functional.py. */
+static const float nf4[16] = {-1.0f,
+                              -0.6961928009986877f,
+                              -0.5250730514526367f,
+                              -0.39491748809814453f,
+                              -0.28444138169288635f,
+                              -0.18477343022823334f,
+                              -0.09105003625154495f,
+                              0.0f,
+                              0.07958029955625534f,
+                              0.16093020141124725f,
+                              0.24611230194568634f,
+                              0.33791524171829224f,
+                              0.44070982933044434f,
+                              0.5626170039176941f,
+                              0.7229568362236023f,
+                              1.0f};
+
 /* The value of a pattern of a float type, by the definition of its format. */
 static inline double value_of_bits(enum qplan_dtype dtype, uint64_t bits)
 {
@@ -241,6 +261,18 @@ static inline double value_of_bits(enum qplan_dtype dtype, uint64_t bits)
         return load_bits(bits, 8, 23);
     case QPLAN_F16:
         return load_bits(bits, 5, 10);
+    case QPLAN_F8E4M3: /* a number of up to 448: with an exponent more than IEEE has */
+        return (bits & 0x7f) < 0x78 ? load_bits(bits, 4, 3)
+                                    : ldexp(8 + (double)(bits & 7), 5) * (bits & 0x80 ? -1 : 1);
+    case QPLAN_F8E5M2:
+        return load_bits(bits, 5, 2);
+    case QPLAN_F4E2M1: /* the largest exponent is one of numbers too */
+        return (bits & 7) < 6 ? load_bits(bits, 2, 1)
+                              : (4 + 2 * (double)(bits & 1)) * (bits & 8 ? -1 : 1);
+    case QPLAN_NF4:
+        return (double)nf4[bits];
+    case QPLAN_E8M0:
+        return ldexp(1, (int)bits - 127);
     default:
         return load_bits(bits, 8, 7);
     }

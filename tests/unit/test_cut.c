@@ -212,10 +212,42 @@ static void what_fits_is_one_piece(void **state)
     for (int i = 0; i < 2000; i++) {
         struct cut cut = pick_cut(&seed);
         struct qp_strip strip;
-        cut.limits = (struct qp_limits){MOST_ELEMS, MOST_ELEMS, MOST_ELEMS, MOST_ELEMS};
+        cut.limits = (struct qp_limits){
+            .elems = MOST_ELEMS, .sets = MOST_ELEMS, .apart = MOST_ELEMS, .cached = MOST_ELEMS};
         qp_strip_at(&cut.sets, &cut.limits, cut.elem_bytes, cut.grain, 0, 0, &strip);
         REQUIRE(strip.n_pieces == 1 && strip.n_cols == cut.sets.row_len, &cut);
         check_strips(&cut);
+    }
+}
+
+/* Words that go down rows are never torn: strips begin at rows that are a multiple of them. */
+static void tall_words_are_not_torn(void **state)
+{
+    static const uint64_t talls[] = {4, 8, 16, 32};
+    uint64_t seed = 5;
+    (void)state;
+    for (int i = 0; i < 4000; i++) {
+        struct cut cut = {.grain = 1, .elem_bytes = 2, .rank = 2};
+        struct qp_strip strip;
+        uint64_t band = 0, col = 0;
+        cut.shape[0] = 1 + random_below(&seed, 80);
+        cut.shape[1] = 1 + random_below(&seed, 70);
+        cut.scheme = (struct qplan_scheme){
+            .dtype = QPLAN_INT8,
+            .granularity = random_below(&seed, 2) ? QPLAN_PER_GROUP : QPLAN_PER_CHANNEL,
+            .group = 1 + random_below(&seed, 20)};
+        qp_sets_make(&cut.sets, &cut.scheme, cut.shape, cut.rank);
+        cut.limits.tall = talls[random_below(&seed, COUNT(talls))];
+        const uint64_t rows = cut.limits.tall + random_below(&seed, 40);
+        cut.limits.elems = cut.limits.apart = rows * cut.shape[1];
+        cut.limits.sets = rows * cut.shape[1];
+        cut.limits.cached = 1 + random_below(&seed, cut.limits.elems);
+        check_strips(&cut);
+        do {
+            qp_strip_at(&cut.sets, &cut.limits, 2, 1, band, col, &strip);
+            const uint64_t elem = strip.row * cut.sets.row_len + strip.col;
+            REQUIRE(elem % (cut.limits.tall * cut.shape[1]) == 0, &cut);
+        } while (qp_strip_next(&cut.sets, &strip, &band, &col));
     }
 }
 
@@ -287,7 +319,8 @@ static void giant_tensors_are_cut_too(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(schemes); i++) {
         struct qplan_scheme scheme = scheme_of(schemes[i]);
-        const struct qp_limits limits = {1 << 19, 1 << 14, 1 << 19, 1 << 17};
+        const struct qp_limits limits = {
+            .elems = 1 << 19, .sets = 1 << 14, .apart = 1 << 19, .cached = 1 << 17};
         struct qp_sets sets;
         struct qp_strip strip;
         struct qp_piece piece;
@@ -307,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strips_and_pieces_cover_every_element_once),
         cmocka_unit_test(what_fits_is_one_piece),
+        cmocka_unit_test(tall_words_are_not_torn),
         cmocka_unit_test(flat_ranges_are_tiled_with_the_right_sets),
         cmocka_unit_test(bands_follow_each_other),
         cmocka_unit_test(giant_tensors_are_cut_too),

@@ -336,7 +336,7 @@ static void ranges_of_codes(void **state)
     (void)state;
     for (unsigned i = 0; i < QPLAN_DTYPE_COUNT; i++) {
         enum qplan_dtype dtype = (enum qplan_dtype)i;
-        bool is_code = i >= QPLAN_INT8;
+        bool is_code = i >= QPLAN_INT8 && i <= QPLAN_UINT7;
         assert_int_equal(qplan_dtype_range(dtype, &q_min, &q_max), is_code);
         if (!is_code)
             continue;

@@ -98,7 +98,7 @@ static void check_tile(const struct qp_source_kernels *row, const struct qp_tile
         set_work(row, scale, i, pick_scale(false, seed));
         zero[i] = pick_zero(rule, seed);
     }
-    row->work->bounds(n_sets, scale, rule->type, bound);
+    row->work->bounds(n_sets, scale, zero, rule, bound);
     for (size_t i = 0; i < n; i++) {
         size_t set = set_of(tile, i);
         double s = get_work(row, scale, set);
@@ -145,7 +145,7 @@ static void check_no_number(const struct qp_source_kernels *row)
             codes[i] = (uint8_t)(i + 1);
             put_source(row, arrays.src.begin, i, (double)(i + 1), 0);
         }
-        row->work->bounds(1, &scale, rule.type, &bound);
+        row->work->bounds(1, &scale, NULL, &rule, &bound);
         quantizer_of(row)->dequantize(&tile, codes, &rule, &scale, &zero, y);
         quantizer_of(row)->check(&tile, arrays.src.begin, y, &rule, &scale, &zero, &bound, &found);
         assert_int_equal(found.offences, COUNT(codes));
@@ -435,7 +435,7 @@ static void sums_of_values_that_cancel_are_the_same_bits(void **state)
 
 /*
  * Whether candidate is above, at or below s * reach + s * 2^k + 2^-149, exactly: s > 0 has 24 bits
- * and the reach of a linear type one, so every difference here fits 64 bits.
+ * and a reach 25 at the most, so every difference here fits 64 bits.
  */
 static int compare_bound(double candidate, double s, double reach, int k)
 {
@@ -447,10 +447,11 @@ static int compare_bound(double candidate, double s, double reach, int k)
 static void check_bound(const struct qp_source_kernels *row, double s,
                         const struct qp_code_type *type)
 {
-    int k = type->bits - (works_in_f32(row) ? 21 : 50);
+    const struct qp_code_rule rule = {.type = type};
+    int k = type->span - (works_in_f32(row) ? 21 : 50);
     double work, bound;
     set_work(row, &work, 0, s);
-    row->work->bounds(1, &work, type, &bound);
+    row->work->bounds(1, &work, NULL, &rule, &bound);
     double lower = nextafter(nextafter(bound, 0), 0);
     s = fabs(s);
     if (compare_bound(bound, s, type->reach, k) < 0 || compare_bound(lower, s, type->reach, k) > 0)
@@ -466,9 +467,9 @@ static void check_bounds(const struct qp_source_kernels *row)
             s = i == 0 ? ldexp(1, exponent) : i == 1 ? ldexp(0x1.fffffep0, exponent) : s;
             if (s > (double)FLT_MAX)
                 continue;
-            for (size_t t = 0; qp_code_types[t]; t++) {
-                check_bound(row, s, qp_code_types[t]);
-                check_bound(row, -s, qp_code_types[t]);
+            for (const struct qp_code_type *type = qp_code_types; type->name; type++) {
+                check_bound(row, s, type);
+                check_bound(row, -s, type);
             }
         }
     }

@@ -268,18 +268,27 @@ static void check_packing(const struct qp_code_kernels *row, size_t n, bool in_p
         codes[i] = (uint8_t)random_bits(seed); /* the upper half is not part of a code */
         nibbles[i] = codes[i] & 15;
     }
-    row->pack4(codes, n, packed);
+    row->pack4(codes, n, 0, packed);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(i % 2 ? packed[i / 2] >> 4 : packed[i / 2] & 15, nibbles[i]);
     if (n % 2)
         assert_int_equal(packed[n / 2] >> 4, 0);
     if (n % 2)
         packed[n / 2] |= 0xf0; /* not looked at */
-    row->unpack4(packed, n, false, back);
+    row->unpack4(packed, n, 0, 0, back);
     assert_memory_equal(back, nibbles, n);
-    row->unpack4(packed, n, true, back);
+    row->unpack4(packed, n, 8, 8, back);
     for (size_t i = 0; i < n; i++)
         assert_int_equal((int8_t)back[i], nibbles[i] < 8 ? nibbles[i] : nibbles[i] - 16);
+    row->unpack4(packed, n, 8, 0, back);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(back[i], (nibbles[i] + 8) % 16);
+    row->pack4(back, n, 8, packed); /* two flips are none */
+    if (n % 2)
+        assert_int_equal(packed[n / 2] >> 4, 0);
+    row->unpack4(packed, n, 0, 8, back);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal((int8_t)back[i], nibbles[i] - 8);
 }
 
 static void pack_lengths(const struct qp_code_kernels *row)
@@ -307,8 +316,8 @@ static void pack_down(const struct qp_code_kernels *row)
         for (size_t n = 1; n < 300; n += 7) {
             for (size_t i = 0; i < n; i++)
                 bytes[distance + i] = (uint8_t)(i * 37 + n) & 15;
-            qp_code_kernels(QPLAN_ISA_SCALAR)->pack4(bytes + distance, n, expected);
-            row->pack4(bytes + distance, n, bytes);
+            qp_code_kernels(QPLAN_ISA_SCALAR)->pack4(bytes + distance, n, 0, expected);
+            row->pack4(bytes + distance, n, 0, bytes);
             assert_memory_equal(bytes, expected, (n + 1) / 2);
         }
     }
@@ -330,8 +339,8 @@ static void unpack_over(const struct qp_code_kernels *row)
             for (size_t i = 0; i < n_bytes; i++)
                 packed[i] = (uint8_t)(i * 73 + n);
             memcpy(bytes + at, packed, n_bytes);
-            qp_code_kernels(QPLAN_ISA_SCALAR)->unpack4(packed, n, true, expected);
-            row->unpack4(bytes + at, n, true, bytes);
+            qp_code_kernels(QPLAN_ISA_SCALAR)->unpack4(packed, n, 8, 8, expected);
+            row->unpack4(bytes + at, n, 8, 8, bytes);
             assert_memory_equal(bytes, expected, n);
         }
     }

@@ -108,11 +108,14 @@ static void check_bounds(const struct qp_source_kernels *row, size_t n, uint64_t
     void *scale = place(&arrays.scale, n * row->work_bytes);
     double *expected = place(&arrays.lo, n * sizeof(double));
     double *found = place(&arrays.hi, n * sizeof(double));
-    const struct qp_code_type *type = pick_rule(seed).type;
+    const struct qp_code_rule rule = pick_rule(seed);
+    int32_t *zero = place(&arrays.zero, n * sizeof *zero);
     for (size_t i = 0; i < n; i++)
         put_any_work(row, scale, i, seed);
-    scalar_of(row)->work->bounds(n, scale, type, expected);
-    row->work->bounds(n, scale, type, found);
+    for (size_t i = 0; i < n; i++)
+        zero[i] = pick_zero(&rule, seed);
+    scalar_of(row)->work->bounds(n, scale, zero, &rule, expected);
+    row->work->bounds(n, scale, zero, &rule, found);
     for (size_t i = 0; i < n; i++)
         assert_true(found[i] == expected[i] || (isnan(found[i]) && isnan(expected[i])));
 }
@@ -222,7 +225,7 @@ static void check_damage(const struct qp_source_kernels *row, const struct qp_ti
     scalar->dequantize(tile, codes, rule, scale, zero, expected_y);
     quantizer->dequantize(tile, codes, rule, scale, zero, y);
     assert_same_work(row, expected_y, y, n, "dequantize");
-    scalar_of(row)->work->bounds(n_sets, scale, rule->type, bound);
+    scalar_of(row)->work->bounds(n_sets, scale, zero, rule, bound);
     scalar->check(tile, src, y, rule, scale, zero, bound, &expected);
     quantizer->check(tile, src, y, rule, scale, zero, bound, &found);
     assert_int_equal(found.offences, expected.offences);
@@ -270,8 +273,8 @@ static void the_table_has_a_row_for_every_type_and_level(void **state)
 static void every_kind_of_codes_has_a_quantizer_at_every_level(void **state)
 {
     (void)state;
-    for (size_t t = 0; qp_code_types[t]; t++) {
-        const enum qp_code_kind kind = qp_code_types[t]->kind;
+    for (const struct qp_code_type *type = qp_code_types; type->name; type++) {
+        const enum qp_code_kind kind = type->kind;
         for (size_t i = 0; i < COUNT(source_dtypes); i++) {
             for (unsigned isa = QPLAN_ISA_SCALAR; isa <= QPLAN_ISA_AVX512; isa++) {
                 const struct qp_quantizer *row =

@@ -149,12 +149,12 @@ static void the_first_offender_of_all_units_is_named_and_all_are_counted(void **
 }
 
 /*
- * Rows, groups and blocks of very different scales, in whole lanes of the sums: each element is
- * judged by the bound of its own set, wherever its block of sums begins.
+ * Rows, groups and blocks of very different scales, in whole lanes of the sums and not: each
+ * element is judged by the bound of its own set, wherever its block of sums begins and ends.
  */
 static void elements_are_judged_by_their_own_bounds(void **state)
 {
-    static const uint64_t lengths[] = {80, 336, 1040, 4096, 5504, 11008};
+    static const uint64_t lengths[] = {80, 336, 1040, 4096, 5504, 11008, 3529, 8191};
     static const char *const even[] = {"int8:c0", "int4:c0", "int4:g16", "int8:g48", "int4:b3x16"};
     static float values[60000];
     uint64_t seed = 9;
@@ -164,7 +164,7 @@ static void elements_are_judged_by_their_own_bounds(void **state)
         const uint64_t cols = lengths[i / COUNT(even)], rows = COUNT(values) / cols;
         const char *scheme = even[i % COUNT(even)];
         if (strchr(scheme, 'g') && cols % 48)
-            scheme = "int4:g16";
+            scheme = cols % 16 ? "int8:b1x16" : "int4:g16";
         /* Sizes change with the row, and but for channels also with the column. */
         for (size_t k = 0; k < rows * cols; k++) {
             const size_t place = k / cols * 7 + (strchr(scheme, 'c') ? 0 : k % cols / 48);

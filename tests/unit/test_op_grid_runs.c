@@ -296,7 +296,7 @@ static void shapes_are_checked(void **state)
     refuses_shape(GRID, SHAPE(2, 3, 2, 3), false, "'grid'");
     refuses_shape(DOUT, SHAPE(2, 4, 3, 2), true, "'dout'");
     refuses_shape(DOUT, SHAPE(2, 3, 3, 3), true, "'dout'");
-    refuses_shape(INPUT, SHAPE(0, 0, INT64_C(1) << 30, INT64_C(1) << 30), false, "2^58 pixels");
+    refuses_shape(INPUT, SHAPE(0, 0, INT64_C(1) << 30, INT64_C(1) << 30), false, "2^63 bits");
 }
 
 static void fields_are_checked(void **state)

@@ -80,16 +80,21 @@ static void read_image(const struct trial *t, const struct qp_rect *r, unsigned 
     REQUIRE(n == qp_place_image_bytes(t->p, t->m, r), t);
 }
 
-/* Gets a rectangle from the stored tensor, between guard pages, and compares its values. */
-static uint64_t get_and_compare(const struct trial *t, const struct qp_rect *r)
+/*
+ * Gets a rectangle from the stored tensor, of which there is the image of one around it, between
+ * guard pages, and compares its values.
+ */
+static uint64_t get_inside(const struct trial *t, const struct qp_rect *around,
+                           const struct qp_rect *r)
 {
-    const size_t n_image = (size_t)qp_place_image_bytes(t->p, t->m, r);
+    const size_t n_image = (size_t)qp_place_image_bytes(t->p, t->m, around);
     const uint64_t n = r->n_rows * r->n_cols;
     struct guarded image = guarded_make(n_image), got = guarded_make(n * value_bytes(t->p));
     unsigned char *wanted = values_of(t, r);
     unsigned char *values = got.end - n * value_bytes(t->p);
-    read_image(t, r, image.end - n_image);
-    const uint64_t ragged = qp_place_get(t->p, t->m, r, t->isa, image.end - n_image, values);
+    read_image(t, around, image.end - n_image);
+    const uint64_t ragged =
+        qp_place_get_in(t->p, t->m, around, r, t->isa, image.end - n_image, values);
     for (uint64_t i = 0; i < n; i++) {
         if (t->p->bits > 8)
             REQUIRE(value_at(t->p, values, i) == value_at(t->p, wanted, i), t);
@@ -100,6 +105,11 @@ static uint64_t get_and_compare(const struct trial *t, const struct qp_rect *r)
     guarded_free(&image);
     guarded_free(&got);
     return ragged;
+}
+
+static uint64_t get_and_compare(const struct trial *t, const struct qp_rect *r)
+{
+    return get_inside(t, r, r);
 }
 
 static void check_whole(struct trial *t)
@@ -151,10 +161,13 @@ static void put_piece(const struct trial *t, const struct qp_rect *r, unsigned c
 
 static void check_cut(struct trial *t)
 {
+    const struct qp_rect all = whole(t);
     uint64_t grain_rows, grain_cols, row_end;
     unsigned char *bytes = malloc(t->stored.n_bytes + 1);
+    unsigned char *together =
+        malloc(t->stored.n_bytes + 1); /* put by piece, not written by piece */
     unsigned char *times = calloc(t->stored.n_bytes + 1, 1);
-    assert_true(bytes && times);
+    assert_true(bytes && together && times);
     qp_place_grain(t->p, &grain_rows, &grain_cols);
     for (uint64_t row = 0; row < t->m.rows; row = row_end) {
         row_end = random_end(&t->seed, row, t->m.rows, grain_rows);
@@ -162,12 +175,18 @@ static void check_cut(struct trial *t)
             col_end = random_end(&t->seed, col, t->m.cols, grain_cols);
             const struct qp_rect r = {row, row_end - row, col, col_end - col};
             put_piece(t, &r, bytes, times);
+            unsigned char *values = values_of(t, &r);
+            if (!t->p->swizzled)
+                qp_place_put_in(t->p, t->m, &all, &r, t->isa, values, together);
+            free(values);
         }
     }
     for (size_t i = 0; i < t->stored.n_bytes; i++)
         REQUIRE(times[i] == 1, t);
     REQUIRE(memcmp(bytes, t->stored.bytes, t->stored.n_bytes) == 0, t);
+    REQUIRE(t->p->swizzled || memcmp(together, t->stored.bytes, t->stored.n_bytes) == 0, t);
     free(bytes);
+    free(together);
     free(times);
 }
 
@@ -184,7 +203,14 @@ static void check_any(struct trial *t)
 {
     for (int i = 0; i < 8; i++) {
         const struct qp_rect r = random_rect(t);
+        struct qp_rect around = {.row = random_below(&t->seed, r.row + 1),
+                                 .col = random_below(&t->seed, r.col + 1)};
+        around.n_rows = r.row + r.n_rows - around.row;
+        around.n_cols = r.col + r.n_cols - around.col;
+        around.n_rows += random_below(&t->seed, t->m.rows - around.row - around.n_rows + 1);
+        around.n_cols += random_below(&t->seed, t->m.cols - around.col - around.n_cols + 1);
         REQUIRE(get_and_compare(t, &r) == 0, t);
+        REQUIRE(t->p->swizzled || get_inside(t, &around, &r) == 0, t);
     }
 }
 

@@ -168,7 +168,7 @@ static void a_pattern_that_matches_nothing_is_an_error_that_names_it(void **stat
 
 static void an_unknown_calibrator_is_refused(void **state)
 {
-    struct qplan_plan_options options = {.scheme = scheme_of("int8"), .calibrate = "mse"};
+    struct qplan_plan_options options = {.scheme = scheme_of("int8"), .calibrate = "mae"};
     (void)state;
     assert_refused(&options, QPLAN_ERR_USAGE, "minmax");
 }

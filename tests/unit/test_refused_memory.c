@@ -7,10 +7,10 @@
  */
 #include "own_folder.h"
 
-#include "formats/safetensors/safetensors.h"
 #include "lib/base/alloc.h"
 #include "lib/base/arena.h"
 #include "lib/base/check.h"
+#include "lib/plan/plan.h"
 
 static size_t n_live, n_asked, refused; /* refused: the number of the one that fails; 0 = none */
 
@@ -132,11 +132,17 @@ static int ignore(void *ctx, const void *bytes, size_t n)
     return 0;
 }
 
+static enum qplan_experts experts; /* what quantize is asked for besides */
+static const char *format;
+
 static enum qplan_status quantize(const char *scheme, struct qplan_error *err)
 {
     const struct qplan_run run = {.threads = 1, .force = true};
     const struct qplan_quantize_options how = {.out_path = paths[1], .verify = true};
-    struct qplan_plan_options options = {.indivisible = QPLAN_INDIVISIBLE_RAGGED};
+    struct qplan_plan_options options = {.indivisible = format ? QPLAN_INDIVISIBLE_KEEP
+                                                               : QPLAN_INDIVISIBLE_RAGGED,
+                                         .experts = experts,
+                                         .format = format};
     struct qplan_checkpoint *source;
     struct qplan_plan *plan = NULL;
     struct qplan_report *report = NULL;
@@ -176,6 +182,30 @@ static enum qplan_status read_back(const char *scheme, struct qplan_error *err)
     qplan_report_free(report);
     qplan_report_free(decoded);
     qplan_checkpoint_close(file);
+    qplan_checkpoint_close(source);
+    return status;
+}
+
+/* Rules, patterns and families, and why tensors become what they become. */
+static enum qplan_status explain(const char *scheme, struct qplan_error *err)
+{
+    static const char rules[] = "norm* keep\n*.weight int4:g3 # of all\n";
+    const char *const exclude[] = {"a.*"};
+    struct qplan_plan_options options = {.exclude = exclude,
+                                         .n_exclude = 1,
+                                         .select = QPLAN_SELECT_LINEAR,
+                                         .rules = rules,
+                                         .n_rules = sizeof rules - 1};
+    const struct qplan_explain_options how = {.asked = &options};
+    struct qplan_checkpoint *source;
+    struct qplan_plan *plan = NULL;
+    OK(qplan_scheme_parse(&options.scheme, scheme, err), err);
+    enum qplan_status status = qplan_checkpoint_open(&source, paths[0], err);
+    if (status == QPLAN_OK)
+        status = qplan_plan_make(&plan, source, &options, err);
+    if (status == QPLAN_OK)
+        status = qplan_plan_explain(plan, &how, ignore, NULL, err);
+    qplan_plan_free(plan);
     qplan_checkpoint_close(source);
     return status;
 }
@@ -226,6 +256,7 @@ static void every_allocation_may_be_refused(void **state)
         paths[i] = strdup(in_folder(&folder, names[i]));
     write_checkpoint(paths[0], "{\"z\":\"1\",\"a\":\"2\"}", sources, COUNT(sources));
     refuse_each(parse, NULL);
+    refuse_each(explain, "int8:c0");
     for (size_t i = 0; i < COUNT(schemes); i++) {
         refuse_each(quantize, schemes[i]);
         refuse_each(read_back, schemes[i]); /* of what the last run has written */
@@ -268,19 +299,178 @@ static void write_folder(const char *path)
     write_text(path, "other.safetensors", "");
 }
 
-static void every_allocation_for_a_folder_may_be_refused(void **state)
+static void refuse_each_of_folder(void (*write)(const char *path), const char *scheme)
 {
     static const char *const names[] = {"folder", "folder-out", "folder-back"};
-    (void)state;
     for (size_t i = 0; i < COUNT(paths); i++)
         paths[i] = strdup(in_folder(&folder, names[i]));
-    write_folder(paths[0]);
-    refuse_each(quantize, "int8:c0");
-    refuse_each(read_back, "int8:c0");
+    write(paths[0]);
+    refuse_each(quantize, scheme);
+    refuse_each(read_back, scheme);
     for (size_t i = 0; i < COUNT(paths); i++) {
         remove_inner(paths[i]);
         free((char *)(uintptr_t)paths[i]);
     }
+}
+
+/* ---- Layouts that engines load -----------------------------------------------------------------
+ */
+
+/* One tensor has another scheme than the others, if config.json can say so. */
+struct layout {
+    const char *format, *dtype;
+    size_t width; /* of the type */
+    const char *scheme, *rules;
+};
+
+static const struct layout layouts[] = {
+    {"compressed-tensors", "F16", 2, "int4:g32:asym", "m.0.up.weight int8:g32\n* int4:g32:asym\n"},
+    {"gptq", "F16", 2, "int4:g32", "m.0.up.weight int8:g32\n* int4:g32\n"},
+    {"gptq_v2", "F16", 2, "int4:g32:asym", "m.0.up.weight int8:g32\n* int4:g32:asym\n"},
+    {"awq", "F16", 2, "uint4:g32", NULL},
+    {"mlx", "F16", 2, "uint4:g32", "m.0.up.weight uint8:g32\n* uint4:g32\n"},
+    {"mlx", "F16", 2, "int4:g32", NULL},
+    {"comfyui", "F32", 4, "int8:t", "m.0.up.weight int8:c0\n* int8:t\n"},
+};
+
+static const struct layout *layout;
+
+/* Some are kept: names of which are the beginning of others, in blocks and outside. */
+static const char *const kept[] = {"m.1.*", "*.gate.weight", "lm_head*"};
+
+static enum qplan_status quantize_layout(const char *scheme, struct qplan_error *err)
+{
+    const struct qplan_run run = {.threads = 1, .force = true};
+    const struct qplan_quantize_options how = {.out_path = paths[1]};
+    struct qplan_plan_options options = {.format = layout->format,
+                                         .select = QPLAN_SELECT_ALL,
+                                         .exclude = kept,
+                                         .n_exclude = COUNT(kept),
+                                         .rules = layout->rules,
+                                         .n_rules = layout->rules ? strlen(layout->rules) : 0};
+    struct qplan_checkpoint *source;
+    struct qplan_plan *plan = NULL;
+    struct qplan_report *report = NULL;
+    OK(qplan_scheme_parse(&options.scheme, scheme, err), err);
+    enum qplan_status status = qplan_checkpoint_open(&source, paths[0], err);
+    if (status == QPLAN_OK)
+        status = qplan_plan_make(&plan, source, &options, err);
+    if (status == QPLAN_OK)
+        status = qplan_quantize(&report, plan, &how, &run, err);
+    qplan_report_free(report);
+    qplan_plan_free(plan);
+    qplan_checkpoint_close(source);
+    return status;
+}
+
+static void write_layout_source(bool is_folder)
+{
+    static const char *const names[] = {"lm_head.weight", "m.0.gate.weight", "m.0.gate_proj.weight",
+                                        "m.0.up.weight", "m.1.up.weight"};
+    struct tensor tensors[COUNT(names)];
+    for (size_t i = 0; i < COUNT(names); i++)
+        tensors[i] =
+            (struct tensor){names[i], layout->dtype, 2, {32, 32}, NULL, 1024 * layout->width};
+    char path[600];
+    (void)snprintf(path, sizeof path, is_folder ? "%s/model.safetensors" : "%s", paths[0]);
+    if (is_folder) {
+        assert_int_equal(mkdir(paths[0], 0700), 0);
+        write_text(paths[0], "config.json", "{\"model_type\":\"llama\"}");
+    }
+    write_checkpoint(path, NULL, tensors, COUNT(tensors));
+}
+
+/* Takes the records away, so that names, shapes and config.json must tell. */
+static void forget_records(void)
+{
+    struct qplan_checkpoint *file = open_checkpoint(paths[1]);
+    const struct qp_listing *listing = &file->source.listing;
+    struct tensor tensors[32];
+    size_t n_bytes;
+    char path[600];
+    (void)snprintf(path, sizeof path, "%s", listing->files[0].file.path);
+    unsigned char *bytes = read_file(path, &n_bytes);
+    assert_true(listing->n_entries <= COUNT(tensors));
+    for (size_t i = 0; i < listing->n_entries; i++) {
+        const struct qplan_entry *e = &listing->entries[i];
+        tensors[i] = (struct tensor){.name = e->name,
+                                     .dtype = qplan_storage_name((enum qplan_storage)e->storage),
+                                     .rank = e->rank,
+                                     .data = bytes + listing->files[0].header_bytes + e->begin,
+                                     .n_bytes = (size_t)(e->end - e->begin)};
+        memcpy(tensors[i].shape, e->shape, e->rank * sizeof *e->shape);
+    }
+    write_checkpoint(path, NULL, tensors, listing->n_entries);
+    free(bytes);
+    qplan_checkpoint_close(file);
+}
+
+static void every_allocation_for_a_layout_may_be_refused(void **state)
+{
+    static const char *const names[] = {"model", "model-out", "model-back"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(paths); i++)
+        paths[i] = strdup(in_folder(&folder, names[i]));
+    for (size_t k = 0; k < COUNT(layouts); k++) {
+        layout = &layouts[k];
+        const bool is_folder = qp_format_find(layout->format)->is_folder;
+        write_layout_source(is_folder);
+        refuse_each(quantize_layout, layout->scheme);
+        refuse_each(read_back, NULL);
+        forget_records();
+        refuse_each(read_back, NULL);
+        for (size_t i = 0; i < COUNT(paths); i++) {
+            if (is_folder)
+                remove_inner(paths[i]);
+            else
+                assert_int_equal(unlink(paths[i]), 0);
+        }
+    }
+    for (size_t i = 0; i < COUNT(paths); i++)
+        free((char *)(uintptr_t)paths[i]);
+}
+
+static void every_allocation_for_a_folder_may_be_refused(void **state)
+{
+    (void)state;
+    refuse_each_of_folder(write_folder, "int8:c0");
+}
+
+static void write_model(const char *path, const char *config, const struct tensor *tensors,
+                        size_t n)
+{
+    char file[600];
+    assert_int_equal(mkdir(path, 0700), 0);
+    (void)snprintf(file, sizeof file, "%s/model.safetensors", path);
+    write_checkpoint(file, NULL, tensors, n);
+    write_text(path, "config.json", config);
+}
+
+static void write_fused(const char *path)
+{
+    const struct tensor tensors[] = {{"m.experts.gate_up_proj", "F32", 3, {2, 3, 4}, NULL, 96},
+                                     {"m.experts.down_proj", "F32", 3, {2, 2, 3}, NULL, 48}};
+    write_model(path, "{\"model_type\":\"llama4_text\"}", tensors, COUNT(tensors));
+}
+
+static void write_single(const char *path)
+{
+    const struct tensor tensors[] = {
+        {"m.experts.0.w1.weight", "F32", 2, {2, 32}, NULL, 256},
+        {"m.experts.1.w1.weight", "F32", 2, {2, 32}, NULL, 256},
+    };
+    write_model(path, "{\"model_type\":\"mixtral\"}", tensors, COUNT(tensors));
+}
+
+static void every_allocation_for_experts_may_be_refused(void **state)
+{
+    (void)state;
+    experts = QPLAN_EXPERTS_SPLIT;
+    refuse_each_of_folder(write_fused, "int8:c0");
+    experts = QPLAN_EXPERTS_KEEP;
+    format = "mlx";
+    refuse_each_of_folder(write_single, "uint4:g32");
+    format = NULL;
 }
 
 int main(void)
@@ -288,6 +478,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_be_refused),
         cmocka_unit_test(every_allocation_for_a_folder_may_be_refused),
+        cmocka_unit_test(every_allocation_for_a_layout_may_be_refused),
+        cmocka_unit_test(every_allocation_for_experts_may_be_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -147,10 +147,16 @@ static void clipped_values_are_counted_and_measured(void **state)
 
 /* ---- Scales ---------------------------------------------------------------------------------- */
 
-/* s (1/2 + 2^-13) + 2^-149 of a power of two: the next double above the first two terms. */
+/* s (1/2 + 2^(b-21)) + 2^-149 of b bits and a power of two: the next double above the first terms.
+ */
+static double bound_of_bits(int bits, double scale)
+{
+    return nextafter(scale * (0.5 + ldexp(1, bits - 21)), INFINITY);
+}
+
 static double bound_of(double scale)
 {
-    return nextafter(scale * (0.5 + 0x1p-13), INFINITY);
+    return bound_of_bits(8, scale);
 }
 
 static void zero_sets_do_not_set_the_bound_but_sets_with_scale_1_do(void **state)
@@ -193,6 +199,93 @@ static void zero_codes_with_another_scale_do_set_the_bound(void **state)
     look_at(&l, &s, 1, false);
     assert_true(number(&l, "tensors.0.half_step") == 1);
     look_away(&l);
+}
+
+/*
+ * GPTQ decodes in f16: at 8 steps of 1 half a unit in the last place is 2^-8. With a largest value
+ * of 7.5 the scale of 4 bits is 1.
+ */
+static void a_decoder_that_rounds_adds_half_a_unit_to_the_bound(void **state)
+{
+    static const char config[] = "{\"model_type\":\"llama\"}";
+    static float values[32 * 32];
+    const struct tensor tensors[] = {{"m.0.w.weight", "F32", 2, {32, 32}, values, sizeof values}};
+    const struct qplan_quantize_options how = {.out_path = in_folder(&folder, "rounded.out")};
+    const struct qplan_plan_options options = {.scheme = scheme_of("int4:g32"), .format = "gptq"};
+    const struct qplan_run run = {.threads = 1, .force = true};
+    struct qplan_report *report;
+    struct qplan_plan *plan;
+    struct qplan_error err;
+    struct looked l;
+    (void)state;
+    for (size_t i = 0; i < COUNT(values); i++)
+        values[i] = 7.5f;
+    assert_int_equal(mkdir(in_folder(&folder, "rounded"), 0777), 0);
+    write_file(in_folder(&folder, "rounded/config.json"), config, sizeof config - 1);
+    write_checkpoint(in_folder(&folder, "rounded/model.safetensors"), NULL, tensors, 1);
+    struct qplan_checkpoint *source = open_checkpoint(in_folder(&folder, "rounded"));
+    OK(qplan_plan_make(&plan, source, &options, &err), &err);
+    OK(qplan_quantize(&report, plan, &how, &run, &err), &err);
+    look(&l, how.out_path, NULL, false, (const char *[]){NULL});
+    assert_true(number(&l, "tensors.0.half_step") == 0.5);
+    assert_true(number(&l, "tensors.0.bound") == nextafter(bound_of_bits(4, 1) + 0x1p-8, INFINITY));
+    look_away(&l);
+    qplan_report_free(report);
+    qplan_plan_free(plan);
+    qplan_checkpoint_close(source);
+}
+
+#define MANY_SETS 9000 /* more than are read at a time */
+
+/* The facts of all sets, wherever the one that is unlike the others stands. */
+static void facts_are_those_of_all_sets(void **state)
+{
+    static const char metadata[] =
+        "{\"format\":\"pt\",\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\","
+        "\"qplan.tensors\":\"{\\\"w\\\":\\\"int8:c0 minmax F32 9000x1\\\"}\"}";
+    static const size_t places[] = {0, 8191, 8192, MANY_SETS - 1};
+    static const float others[] = {0.625f, 0.375f};
+    static int8_t codes[MANY_SETS];
+    static float scales[MANY_SETS];
+    const struct tensor tensors[] = {{"w", "I8", 2, {MANY_SETS, 1}, codes, sizeof codes},
+                                     {"w_scale", "F32", 1, {MANY_SETS}, scales, sizeof scales}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(places) * COUNT(others); i++) {
+        const float other = others[i % COUNT(others)];
+        struct looked l;
+        for (size_t k = 0; k < MANY_SETS; k++)
+            scales[k] = k == places[i / COUNT(others)] ? other : 0.5f;
+        write_checkpoint(in_folder(&folder, "q"), metadata, tensors, COUNT(tensors));
+        look(&l, in_folder(&folder, "q"), NULL, false, NULL);
+        OK(l.status, &l.err);
+        assert_true(number(&l, "tensors.0.scale_min") == (other < 0.5f ? other : 0.5f));
+        assert_true(number(&l, "tensors.0.scale_max") == (other > 0.5f ? other : 0.5f));
+        assert_true(number(&l, "tensors.0.half_step") == (other > 0.5f ? other : 0.5f) / 2);
+        look_away(&l);
+    }
+}
+
+/* One set of zeros, of more codes than are read at a time; then its last code is another one. */
+static void a_large_set_of_zeros_does_not_set_the_bound(void **state)
+{
+    static const char metadata[] =
+        "{\"format\":\"pt\",\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\","
+        "\"qplan.tensors\":\"{\\\"w\\\":\\\"int8:b5x3000 minmax F32 5x3000\\\"}\"}";
+    static int8_t codes[5 * 3000];
+    static const float scale = 1;
+    const struct tensor tensors[] = {{"w", "I8", 2, {5, 3000}, codes, sizeof codes},
+                                     {"w_scale", "F32", 2, {1, 1}, &scale, sizeof scale}};
+    struct looked l;
+    (void)state;
+    for (int8_t last = 0; last < 2; last++) {
+        codes[COUNT(codes) - 1] = last;
+        write_checkpoint(in_folder(&folder, "q"), metadata, tensors, COUNT(tensors));
+        look(&l, in_folder(&folder, "q"), NULL, false, NULL);
+        OK(l.status, &l.err);
+        assert_int_equal(is_null(&l, "tensors.0.half_step"), last == 0);
+        assert_true(last == 0 || number(&l, "tensors.0.half_step") == 0.5);
+        look_away(&l);
+    }
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -334,7 +427,8 @@ static void assert_keys(const cJSON *object, const char *keys)
 
 #define TENSOR_KEYS                                                                                \
     "name action reason rule scheme calibrate source_dtype storage_dtype shape elements sets "     \
-    "source_bytes code_bytes param_bytes ratio_ideal ratio bpw scale_min scale_max half_step "     \
+    "source_bytes code_bytes param_bytes ratio_ideal ratio bpw scale_min scale_max "               \
+    "negative_scales half_step "                                                                   \
     "bound max_abs max_at rms sqnr_db cosine clipped max_clip nonfinite proven"
 
 static void keys_are_complete_and_in_order(void **state)
@@ -348,7 +442,8 @@ static void keys_are_complete_and_in_order(void **state)
         assert_keys(member(&l, "file"), "path format bytes header_bytes shards");
         assert_keys(member(&l, "totals"),
                     "tensors quantized kept elements source_bytes code_bytes param_bytes "
-                    "kept_bytes data_bytes ratio_ideal ratio bpw half_step bound max_abs rms "
+                    "kept_bytes data_bytes ratio_ideal ratio bpw negative_scales half_step bound "
+                    "max_abs rms "
                     "sqnr_db cosine clipped max_clip nonfinite proven");
         assert_keys(member(&l, "tensors.0"), TENSOR_KEYS);
         assert_string_equal(string(&l, "schema"), "qplan-report/1");
@@ -421,6 +516,9 @@ int main(void)
         cmocka_unit_test(clipped_values_are_counted_and_measured),
         cmocka_unit_test(zero_sets_do_not_set_the_bound_but_sets_with_scale_1_do),
         cmocka_unit_test(zero_codes_with_another_scale_do_set_the_bound),
+        cmocka_unit_test(a_decoder_that_rounds_adds_half_a_unit_to_the_bound),
+        cmocka_unit_test(facts_are_those_of_all_sets),
+        cmocka_unit_test(a_large_set_of_zeros_does_not_set_the_bound),
         cmocka_unit_test(a_report_does_not_depend_on_threads),
         cmocka_unit_test(measured_fields_are_null_without_a_source),
         cmocka_unit_test(ratios_of_nothing_are_null),

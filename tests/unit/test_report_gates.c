@@ -311,7 +311,7 @@ static void a_figure_that_is_nan_is_no_value(void **state)
     const struct qp_figures figures = {.has_facts = true,
                                        .has_errors = true,
                                        .compared = 9,
-                                       .facts = {NAN, NAN, NAN, NAN},
+                                       .facts = {NAN, NAN, 0, NAN, NAN},
                                        .errors = {.sums = {nan, nan, nan, nan}, .max_clip = NAN}};
     (void)state;
     for (size_t i = 0; i < COUNT(metrics); i++) {

@@ -127,6 +127,8 @@ static const struct fault faults[] = {
      "[0,8] pass the end"},
     {"{" T("a", "U8", "4", "0,4") "," T("b", "U8", "4", "4,8") "}", 4, "'b'", AT_DATA + 4,
      "[4,8] pass the end"},
+    {"{" T("b", "U8", "8", "4,12") "," T("a", "U8", "4", "0,4") "}", 8, "'b'", AT_DATA + 8,
+     "[4,12] pass the end"},
     {"{" T("t", "U8", "4", "0,9223372036854775807") "}", 4, "'t'", AT_DATA + 4, "pass the end"},
     {"{" T("a", "U8", "8", "0,8") "," T("b", "U8", "8", "4,12") "}", 12, "'b'", AT_DATA + 4,
      "overlaps 'a': expected its data behind offset 8, found [4,12]"},

@@ -33,6 +33,10 @@ static void test_canonical_text(void **state)
         {"uint8", "uint8:c0"},
         {"int4", "int4:g128"},
         {"uint4", "uint4:g128"},
+        {"int2", "int2:g128"},
+        {"uint7", "uint7:g128"},
+        {"int3:c0:narrow", "int3:c0:narrow"},
+        {"uint5:t:sym:bf16", "uint5:t:sym:bf16"},
         {"int8:t", "int8:t"},
         {"int8:c1", "int8:c1"},
         {"int8:c-1", "int8:c-1"},
@@ -52,6 +56,8 @@ static void test_canonical_text(void **state)
         {"int4:f32", "int4:g128"},
         {"int8:t:sym:narrow:f32", "int8:t:narrow"},
         {"int4:g128:asym", "int4:g128:asym"},
+        {"uint4:bias", "uint4:g128:bias"},
+        {"uint8:c-1:bias:bf16", "uint8:c-1:bias:bf16"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -77,6 +83,12 @@ static void test_parsed_members(void **state)
     assert_false(scheme.narrow);
     assert_int_equal(scheme.scale_dtype, QPLAN_BF16);
 
+    scheme = parsed("uint3:g64:bias");
+    assert_true(scheme.bias && scheme.asymmetric);
+    struct qplan_scheme without = scheme;
+    without.bias = false;
+    assert_false(qp_scheme_equal(&scheme, &without));
+
     scheme = parsed("int8:c-2:asym:narrow:f16");
     assert_int_equal(scheme.granularity, QPLAN_PER_CHANNEL);
     assert_int_equal(scheme.axis, -2);
@@ -96,6 +108,9 @@ static void test_refused_text(void **state)
     static const struct refused rows[] = {
         {"", "unknown dtype ''", 1},
         {"int16", "unknown dtype 'int16'", 1},
+        {"int1", "unknown dtype 'int1'", 1},
+        {"uint9", "unknown dtype 'uint9'", 1},
+        {"binary", "unknown dtype 'binary'", 1},
         {"f32", "unknown dtype 'f32'", 1},
         {"INT8", "unknown dtype 'INT8'", 1},
         {"int8 ", "unknown dtype 'int8 '", 1},
@@ -134,6 +149,9 @@ static void test_refused_text(void **state)
         {"int8:int8", "part out of place 'int8'", 6},
         {"int8:t:sym:narrow:f16:x", "unknown part 'x'", 23},
         {"uint8:narrow", "bad part 'narrow'", 7},
+        {"int4:g64:bias", "bad part 'bias'", 10},
+        {"uint4:sym:bias", "part out of place 'bias'", 11},
+        {"uint4:bias:narrow", "bad part 'narrow'", 12},
         {"uint4:g64:sym:narrow", "bad part 'narrow'", 15},
     };
     (void)state;
@@ -157,14 +175,41 @@ static void test_refusal_names_what_fits(void **state)
     (void)state;
     assert_int_equal(qplan_scheme_parse(&scheme, "int8:q4", &err), QPLAN_ERR_USAGE);
     assert_string_equal(err.subject, "scheme 'int8:q4'");
-    assert_string_equal(err.message,
-                        "unknown part 'q4': expected t, cN, gN or bRxC, then asym or sym, narrow, "
-                        "f32, f16 or bf16 (at character 6)");
+    assert_string_equal(
+        err.message,
+        "unknown part 'q4': expected t, cN, gN or bRxC, then asym, sym or bias, narrow, "
+        "f32, f16, bf16, f8e4m3 or e8m0 (at character 6)");
     assert_int_equal(qplan_scheme_parse(&scheme, "int8:t:sym:narrow:f16:x", &err), QPLAN_ERR_USAGE);
     assert_non_null(strstr(err.message, "expected the end"));
     assert_int_equal(qplan_scheme_parse(&scheme, "uint8:narrow", &err), QPLAN_ERR_USAGE);
     assert_non_null(strstr(err.message, "expected a signed dtype"));
     assert_int_equal(qplan_scheme_parse(&scheme, "int8:q4", NULL), QPLAN_ERR_USAGE);
+}
+
+static void test_floats_and_tables_are_symmetric(void **state)
+{
+    static const char *const names[] = {"fp8", "f8e4m3", "f8e5m2", "f4e2m1", "nf4"};
+    static const char *const bad[] = {":asym", ":bias", ":narrow", ":g32:asym", ":t:sym:narrow"};
+    static const struct {
+        const char *text, *full;
+    } defaults[] = {{"fp8", "f8e4m3:c0"},           {"f8e5m2", "f8e5m2:c0"},
+                    {"f4e2m1", "f4e2m1:g32"},       {"nf4", "nf4:g64"},
+                    {"nf4:t:sym:f16", "nf4:t:f16"}, {"fp8:b128x128", "f8e4m3:b128x128"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        for (size_t k = 0; k < COUNT(bad); k++) {
+            struct qplan_scheme scheme;
+            char text[64];
+            (void)snprintf(text, sizeof text, "%s%s", names[i], bad[k]);
+            assert_int_equal(qplan_scheme_parse(&scheme, text, NULL), QPLAN_ERR_USAGE);
+        }
+    }
+    for (size_t i = 0; i < COUNT(defaults); i++) {
+        const struct qplan_scheme scheme = parsed(defaults[i].text);
+        char text[QPLAN_SCHEME_TEXT];
+        (void)qplan_scheme_format(&scheme, text);
+        assert_string_equal(text, defaults[i].full);
+    }
 }
 
 /* A part longer than any legal one must not be cut into a legal one. */
@@ -187,8 +232,11 @@ static void test_default_needs_codes(void **state)
     struct qplan_error err;
     (void)state;
     for (int dtype = 0; dtype <= QPLAN_DTYPE_COUNT; dtype++) {
-        bool good = dtype == QPLAN_INT8 || dtype == QPLAN_UINT8 || dtype == QPLAN_INT4 ||
-                    dtype == QPLAN_UINT4;
+        const char *name = qplan_dtype_name((enum qplan_dtype)dtype);
+        const char *digits = name ? strpbrk(name, "0123456789") : NULL;
+        const bool good =
+            digits && (strstr(name, "int") ? !digits[1] && strchr("2345678", *digits)
+                                           : strstr("f8e4m3 f8e5m2 f4e2m1 nf4", name) != NULL);
         assert_int_equal(qplan_scheme_default(&scheme, (enum qplan_dtype)dtype, &err),
                          good ? QPLAN_OK : QPLAN_ERR_USAGE);
     }
@@ -247,6 +295,8 @@ static void test_code_range(void **state)
     } rows[] = {
         {"int8", -128, 127}, {"int8:narrow", -127, 127}, {"uint8", 0, 255},
         {"int4", -8, 7},     {"int4:narrow", -7, 7},     {"uint4", 0, 15},
+        {"int2", -2, 1},     {"int2:narrow", -1, 1},     {"uint3", 0, 7},
+        {"int5", -16, 15},   {"uint6", 0, 63},           {"int7:narrow", -63, 63},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -383,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_parsed_members),
         cmocka_unit_test(test_refused_text),
         cmocka_unit_test(test_refusal_names_what_fits),
+        cmocka_unit_test(test_floats_and_tables_are_symmetric),
         cmocka_unit_test(test_long_part),
         cmocka_unit_test(test_default_needs_codes),
         cmocka_unit_test(test_equal_looks_at_what_counts),

@@ -133,6 +133,18 @@ static void the_first_offender_is_described(void **state)
         " and 2 such elements in all");
 }
 
+/* The next float above the right scale: every element is within its bound all the same. */
+static void a_scale_that_minmax_does_not_give_is_described(void **state)
+{
+    struct sample s = plain_sample;
+    struct qplan_error err;
+    (void)state;
+    s.scale[3] = 0x1.000002p-2f;
+    assert_offence(verify(&s, 1, &s, 1, &err), &err, "'w_scale'",
+                   "not what minmax gives for the source at [3]: expected 0.25, found "
+                   "0.2500000298023224, and 1 such bytes in all");
+}
+
 /* minmax leaves nothing outside the range: a value that is cannot be called clipped. */
 static void a_clipped_value_is_an_offence_with_minmax(void **state)
 {
@@ -278,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_scale_below_zero_is_bad_input),
         cmocka_unit_test(a_scale_that_is_no_scale_is_bad_input_elsewhere),
         cmocka_unit_test(the_first_offender_is_described),
+        cmocka_unit_test(a_scale_that_minmax_does_not_give_is_described),
         cmocka_unit_test(a_clipped_value_is_an_offence_with_minmax),
         cmocka_unit_test(missing_and_extra_tensors_are_offences),
         cmocka_unit_test(a_sidecar_does_not_stand_for_a_tensor_of_the_source),

@@ -133,14 +133,14 @@ static void add_quantized(struct description *d, char *line)
     if (qplan_scheme_parse(&scheme, scheme_text, NULL) != QPLAN_OK)
         return;
     const bool is_signed = qplan_dtype_is_signed(scheme.dtype);
+    const unsigned bits = qplan_dtype_bits(scheme.dtype);
     form.rank = read_shape(shape_text, form.shape);
     struct described_tensor codes = form;
     if (!shape_sets(&scheme, &form))
         return;
-    if (qplan_dtype_bits(scheme.dtype) == 4)
-        codes.shape[codes.rank - 1] = div_up(codes.shape[codes.rank - 1], 2);
-    add_part(&d->tensors, name, "", &codes,
-             is_signed && qplan_dtype_bits(scheme.dtype) == 8 ? "I8" : "U8", data[0]);
+    uint64_t *last = &codes.shape[codes.rank - 1];
+    *last = *last / 8 * bits + div_up(*last % 8 * bits, 8);
+    add_part(&d->tensors, name, "", &codes, is_signed && bits == 8 ? "I8" : "U8", data[0]);
     add_part(&d->tensors, name, "_scale", &form, scale_type(scheme.scale_dtype), data[1]);
     if (*data[2])
         add_part(&d->tensors, name, "_zero_point", &form, is_signed ? "I8" : "U8", data[2]);

@@ -72,14 +72,20 @@ static uint64_t set_of(const struct plain_tensor *t, uint64_t i)
     return band * ((t->last - 1) / s->block_cols + 1) + col / s->block_cols;
 }
 
+uint64_t plain_row_bytes(const struct plain_tensor *t)
+{
+    return (t->last * t->bits + 7) / 8;
+}
+
 static int code_at(const struct plain_tensor *t, uint64_t i)
 {
-    if (t->bits == 8)
-        return t->is_signed ? (int8_t)t->codes[i] : t->codes[i];
-    const uint64_t row = i / t->last, col = i % t->last;
-    const unsigned pair = t->codes[row * ((t->last + 1) / 2) + col / 2];
-    const int code = (int)(col % 2 ? pair >> 4 : pair & 15);
-    return t->is_signed && code > 7 ? code - 16 : code;
+    const unsigned char *row = t->codes + i / t->last * plain_row_bytes(t);
+    int code = 0;
+    for (unsigned k = 0; k < t->bits; k++) {
+        const uint64_t bit = i % t->last * t->bits + k;
+        code |= (row[bit / 8] >> bit % 8 & 1) << k;
+    }
+    return t->is_signed && code >> (t->bits - 1) ? code - (1 << t->bits) : code;
 }
 
 struct plain_element plain_at(const struct plain_tensor *t, uint64_t i)

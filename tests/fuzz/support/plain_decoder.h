@@ -26,6 +26,9 @@ struct plain_tensor {
 void plain_open(struct plain_tensor *out, const struct qplan_checkpoint *file,
                 const struct bytes *bytes, const struct qp_tensor *tensor);
 
+/* Bytes of a row of codes: a stream of bits, lowest first, filled up to a whole byte. */
+uint64_t plain_row_bytes(const struct plain_tensor *t);
+
 /* Of the i-th element: its set, its code, the scale and zero point of its set. */
 struct plain_element {
     uint64_t set;

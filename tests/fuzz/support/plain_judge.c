@@ -35,9 +35,9 @@ static bool is_copy(const struct judged *file, const struct qp_tensor *tensor, c
 
 static bool has_spare_bits(const struct plain_tensor *t)
 {
-    const uint64_t row_bytes = (t->last + 1) / 2;
-    for (uint64_t row = 0; t->bits == 4 && t->last % 2 && row < t->n / t->last; row++) {
-        if (t->codes[row * row_bytes + row_bytes - 1] >> 4)
+    const uint64_t used = t->last * t->bits % 8; /* bits of the last byte of a row, 0 = all */
+    for (uint64_t row = 1; used && row <= t->n / t->last; row++) {
+        if (t->codes[row * plain_row_bytes(t) - 1] >> used)
             return true;
     }
     return false;

@@ -12,7 +12,7 @@ struct judged {
     const struct bytes *bytes;
 };
 
-/* Whether a record contradicts codes: one outside its range, or a spare nibble that is not 0. */
+/* Whether a record contradicts codes: one outside its range, or a spare bit that is not 0. */
 bool has_bad_codes(const struct judged *file);
 
 /*

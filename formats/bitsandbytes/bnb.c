@@ -1,0 +1,180 @@
+/*
+ * bnb.c - the row of the layout of bitsandbytes. A weight M.weight is its codes under that name,
+ * M.SCB, the value of the code 127 in each row, and M.weight_format, the number of an order of
+ * codes: 0 is that of rows. No code is -128.
+ */
+#include "bnb.h"
+
+#include "formats/build.h"
+#include "lib/base/alloc.h"
+
+#include <string.h>
+
+static const char weight[] = ".weight", scales[] = ".SCB", order[] = ".weight_format";
+
+/* Old versions of the library store no order of codes, and mean that of rows. */
+enum { USUAL, NO_ORDER };
+
+/* ---- What is stored ----------------------------------------------------------------------------
+ */
+
+static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
+                       const struct qp_format_options *options)
+{
+    (void)storage;
+    (void)options;
+    if (scheme->dtype != QPLAN_INT8 || scheme->asymmetric ||
+        scheme->granularity != QPLAN_PER_CHANNEL || scheme->axis != 0 ||
+        scheme->scale_dtype != QPLAN_F32)
+        return "int8:c0 with f32 scales";
+    scheme->narrow = true;
+    return NULL;
+}
+
+static const char *misfit(const struct qp_tensor *t)
+{
+    return qp_name_ends(t->name, t->name_len, weight) ? NULL : "not named .weight";
+}
+
+static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)
+{
+    (void)t;
+    (void)options;
+    return USUAL;
+}
+
+/*
+ * transformers has the experts of a layer in one module, which it does not load quantized. The
+ * other layer of latent attention gets an input of four axes, of which the library takes three.
+ */
+static const struct qp_keep keeps[] = {QP_KEEP(".experts."), QP_KEEP(".kv_b_proj."), {NULL, NULL}};
+
+/* ---- Parts -------------------------------------------------------------------------------------
+ */
+
+static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, struct qp_part *parts,
+                           struct qplan_entry *entries)
+{
+    static const struct qp_place codes = {.bits = 8, .word_bytes = 1, .is_signed = true};
+    static const char of_rows = 0;
+    const uint64_t rows = t->shape[0], cols = t->shape[1];
+    const bool is_named = qp_name_ends(t->name, t->name_len, weight); /* else nothing is found */
+    const size_t n = t->name_len - (is_named ? sizeof weight - 1 : 0);
+    const unsigned n_parts = t->variant == USUAL ? 3 : 2;
+    const struct qp_entry_wish wishes[] = {
+        {t->name, t->name_len, "", QPLAN_STORAGE_I8, 2, {rows, cols}},
+        {t->name, n, scales, QPLAN_STORAGE_F32, 1, {rows}},
+        {t->name, n, order, QPLAN_STORAGE_U8, 0, {0}},
+    };
+    const struct qp_part all[] = {
+        {.role = QP_CODES, .place = &codes, .matrix = {rows, cols}},
+        {.role = QP_SCALE,
+         .place = qp_scale_place(QPLAN_F32),
+         .matrix = {rows, 1},
+         .of_largest = true},
+        {.role = QP_CONSTANT, .bytes = &of_rows},
+    };
+    for (unsigned i = 0; i < n_parts; i++) {
+        if (!qp_build_entry(&entries[i], &wishes[i], arena))
+            return 0;
+        parts[i] = all[i];
+        parts[i].entry = &entries[i];
+    }
+    return n_parts;
+}
+
+/* ---- Reading -----------------------------------------------------------------------------------
+ */
+
+static bool is(const struct qp_listing *listing)
+{
+    return qp_is_quant_method(listing, "bitsandbytes") &&
+           qp_tree_is_true(
+               qp_tree_member(listing->config, qp_quantization_config(listing), "load_in_8bit"));
+}
+
+#define NOT_THERE " are not in the checkpoint"
+
+static enum qplan_status refuse(const struct qp_listing *listing, const struct qplan_entry *entry,
+                                const char *what, struct qplan_error *err)
+{
+    char subject[512];
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, entry), "%s", what);
+}
+
+/* An order without scales is that of nothing. */
+static enum qplan_status check_order(const struct qp_listing *listing,
+                                     const struct qplan_entry *entry, struct qplan_error *err)
+{
+    const size_t n_module = entry->name_len - (sizeof order - 1);
+    if (qp_listing_sibling(listing, entry->name, n_module, scales))
+        return QPLAN_OK;
+    return refuse(listing, entry,
+                  qp_listing_sibling(listing, entry->name, n_module, weight)
+                      ? "part of a quantized tensor, but its scales" NOT_THERE
+                      : "part of a quantized tensor, but its codes" NOT_THERE,
+                  err);
+}
+
+static enum qplan_status describe_module(const struct qp_listing *listing,
+                                         const struct qplan_entry *entry,
+                                         struct qp_tensor **tensors, size_t *n,
+                                         struct qplan_error *err)
+{
+    static const struct qplan_scheme scheme = {.dtype = QPLAN_INT8,
+                                               .granularity = QPLAN_PER_CHANNEL,
+                                               .narrow = true,
+                                               .scale_dtype = QPLAN_F32};
+    const size_t n_module = entry->name_len - (sizeof scales - 1);
+    const struct qplan_entry *codes = qp_listing_sibling(listing, entry->name, n_module, weight);
+    if (!codes)
+        return refuse(listing, entry, "part of a quantized tensor, but its codes" NOT_THERE, err);
+    if (codes->rank != 2 || qp_entry_elements(codes) == 0)
+        return refuse(listing, codes, "expected codes with two axes", err);
+    const bool has_order = qp_listing_sibling(listing, entry->name, n_module, order) != NULL;
+    const struct qp_tensor t = {.name = codes->name,
+                                .name_len = codes->name_len,
+                                .shape = codes->shape,
+                                .rank = 2,
+                                .storage = QPLAN_STORAGE_F32,
+                                .variant = has_order ? USUAL : NO_ORDER,
+                                .scheme = &scheme};
+    return qp_add_tensor(tensors, n, &t) ? QPLAN_OK : qp_fail_memory(err, listing->shown, sizeof t);
+}
+
+static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
+                                  struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
+{
+    (void)arena; /* all that a tensor points to is in the listing */
+    for (size_t i = 0; i < listing->n_entries; i++) {
+        const struct qplan_entry *entry = &listing->entries[i];
+        if (qp_name_ends(entry->name, entry->name_len, scales))
+            QP_TRY(describe_module(listing, entry, tensors, n, err));
+        else if (qp_name_ends(entry->name, entry->name_len, order))
+            QP_TRY(check_order(listing, entry, err));
+    }
+    return QPLAN_OK;
+}
+
+const struct qp_format qp_format_bitsandbytes = {
+    .name = "bitsandbytes",
+    .loaded_by = "transformers, PEFT",
+    .schemes = "int8:c0",
+    .scheme = "int8:c0",
+    .is_folder = true,
+    .select = "linear",
+    .keeps = keeps,
+    .recipe = "reference:bitsandbytes",
+    .rank = 2,
+    .rounds = true,
+    .n_variants = 1,
+    .has_one_scheme = true,
+    .is = is,
+    .describe = describe,
+    .fit = fit,
+    .misfit = misfit,
+    .variant = variant,
+    .parts = make_parts,
+    .config = qp_bnb_config,
+    .config_keys = qp_quantization_keys,
+};

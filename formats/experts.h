@@ -1,0 +1,53 @@
+/*
+ * experts.h - the names of experts: all of a layer in one tensor of three axes, or each in one of
+ * its own. Which of its axes are inputs goes by the type of a model, never by shapes, since square
+ * matrices do not tell.
+ */
+#ifndef QP_FORMAT_EXPERTS_H
+#define QP_FORMAT_EXPERTS_H
+
+#include "format.h"
+
+/* ---- Fused: all experts of a layer in one tensor -----------------------------------------------
+ */
+
+#define QP_MOST_FUSED 2
+
+/* A tensor that engines want expert by expert. */
+struct qp_fused {
+    size_t n_prefix;    /* of its name, up to the experts */
+    const char *single; /* what follows there in the name of one expert, up to its number */
+    bool turned;        /* its matrices are [in, out], else [out, in] */
+    unsigned n;         /* projections, one behind the other along their outputs */
+    const char *projections[QP_MOST_FUSED]; /* what follows the number, up to ".weight" */
+};
+
+/* Whether it is known how models of this type fuse their experts, or that they do not. */
+bool qp_knows_experts(const struct qp_listing *listing);
+
+/* Whether a tensor holds all experts of a layer; how they are in it. */
+bool qp_find_fused_experts(const struct qp_listing *listing, const struct qp_tensor *tensor,
+                           struct qp_fused *out);
+
+/* ---- Single: a tensor for each expert ----------------------------------------------------------
+ */
+
+/* A tensor of one expert that MLX wants in one with all of its layer. */
+struct qp_single {
+    size_t n_prefix;        /* of its name, up to the experts */
+    uint64_t number;        /* of the expert */
+    const char *projection; /* its own name, behind the number */
+    const char *stack;      /* that of the stack, behind the prefix and up to ".weight" */
+};
+
+bool qp_find_single(const struct qp_listing *listing, const struct qp_tensor *tensor,
+                    struct qp_single *out);
+
+/* ---- Names -------------------------------------------------------------------------------------
+ */
+
+/* PREFIX SINGLE NUMBER.PROJECTION.weight in the arena; NULL when out of memory. */
+char *qp_expert_name(struct qp_arena *arena, const char *prefix, size_t n_prefix,
+                     const char *single, uint64_t number, const char *projection);
+
+#endif

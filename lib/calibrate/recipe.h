@@ -1,0 +1,59 @@
+/*
+ * recipe.h - what the recipes of other tools share: the way over a tile, and small numbers. All of
+ * them work in f32.
+ */
+#ifndef QP_CALIBRATE_RECIPE_H
+#define QP_CALIBRATE_RECIPE_H
+
+#include "calibrate.h"
+
+/* Values that are on their way together, so that they stay in the first-level cache. */
+#define QP_RECIPE_RUN 1024
+
+/* Some columns of a row of a tile, at most QP_RECIPE_RUN. */
+struct qp_recipe_run {
+    size_t col, n;
+    size_t width; /* of a set */
+    size_t first; /* set of the row, of those of the tile */
+};
+
+/* The set of the i-th value of a run, counted from the first of the row, and where its values end.
+ */
+static inline size_t qp_recipe_set(const struct qp_recipe_run *run, size_t i, size_t *end)
+{
+    const size_t set = (run->col + i) / run->width;
+    const size_t limit = (set + 1) * run->width - run->col;
+    *end = limit < run->n ? limit : run->n;
+    return set;
+}
+
+/* Goes over a tile run by run: take gets the values, and the element of the tile they begin at. */
+void qp_recipe_walk(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                    void (*take)(void *ctx, const struct qp_recipe_run *run, float *values,
+                                 size_t at),
+                    void *ctx);
+
+/* Codes that are made run by run: encode may change the values. */
+struct qp_recipe_codes {
+    const struct qp_calibration *c;
+    const float *scale;
+    const int32_t *zero;
+    uint8_t *codes;
+    void (*encode)(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *values,
+                   uint8_t *codes);
+};
+
+void qp_recipe_make_codes(const struct qp_recipe_codes *to, const struct qp_tile *tile,
+                          const void *src);
+
+/* A value between two others; the lower one if it is no number. */
+static inline float qp_recipe_clamp(float x, float least, float most)
+{
+    const float above = x > least ? x : least;
+    return above < most ? above : most;
+}
+
+/* The least size of an f32 that becomes infinite when it is rounded to a type. */
+float qp_recipe_infinite(enum qplan_dtype dtype);
+
+#endif

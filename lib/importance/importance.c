@@ -1,0 +1,200 @@
+/*
+ * importance.c - what files say of weights, merged, and found by the name of a tensor.
+ */
+#include "importance.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/check.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A file larger than this is none: a large model has some tens of megabytes. */
+#define MOST_BYTES ((uint64_t)1 << 32)
+
+/* ---- Entries ----------------------------------------------------------------------------------
+ */
+
+enum qplan_status qp_importance_bad(const struct qp_importance_file *file, const char *what)
+{
+    return qp_fail(file->err, QPLAN_ERR_INVALID, file->shown, "not a file of importance: %s", what);
+}
+
+enum qplan_status qp_importance_take(struct qp_importance_file *file, uint64_t n,
+                                     const unsigned char **out)
+{
+    *out = file->bytes + file->at;
+    if (n > file->n - file->at)
+        return qp_importance_bad(file, "it ends too early");
+    file->at += n;
+    return QPLAN_OK;
+}
+
+static struct qp_importance_entry *find(const struct qp_importance *importance, const char *name,
+                                        size_t n)
+{
+    for (size_t i = 0; i < importance->n_entries; i++) {
+        const char *other = importance->entries[i].name;
+        if (strlen(other) == n && memcmp(other, name, n) == 0)
+            return &importance->entries[i];
+    }
+    return NULL;
+}
+
+static enum qplan_status make_entry(struct qp_importance *importance, const char *name,
+                                    size_t name_len, uint64_t columns, uint64_t matrices,
+                                    struct qp_importance_entry **out, struct qplan_error *err)
+{
+    struct qp_arena *arena = &importance->arena;
+    struct qp_importance_entry *entries = qp_arena_grow(
+        arena, importance->entries, importance->n_entries, sizeof *importance->entries);
+    const struct qp_importance_entry entry = {
+        .name = qp_arena_join(arena, name, name_len, ""),
+        .columns = columns,
+        .matrices = matrices,
+        .sums = qp_arena_alloc(arena, columns * matrices, sizeof(double)),
+        .counts = qp_arena_alloc(arena, matrices, sizeof(double)),
+    };
+    if (!entries || !entry.name || !entry.sums || !entry.counts)
+        return qp_fail_memory(err, "importance", columns * matrices * sizeof(double));
+    importance->entries = entries;
+    *out = &entries[importance->n_entries++];
+    **out = entry;
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_importance_entry(struct qp_importance *importance,
+                                      const struct qp_importance_file *file, const char *name,
+                                      size_t name_len, uint64_t columns, uint64_t matrices,
+                                      struct qp_importance_entry **out)
+{
+    char quoted[QP_QUOTED];
+    *out = find(importance, name, name_len);
+    if (!*out)
+        return make_entry(importance, name, name_len, columns, matrices, out, file->err);
+    if ((*out)->columns == columns && (*out)->matrices == matrices)
+        return QPLAN_OK;
+    return qp_fail(file->err, QPLAN_ERR_INVALID, file->shown,
+                   "%s has another size than before: expected %" PRIu64 " x %" PRIu64
+                   ", found %" PRIu64 " x %" PRIu64,
+                   qp_quote(quoted, name, name_len), (*out)->columns, (*out)->matrices, columns,
+                   matrices);
+}
+
+enum qplan_status qp_importance_add(const struct qp_importance_file *file, const char *name,
+                                    double *to, const float *values, uint64_t n, double factor)
+{
+    char quoted[QP_QUOTED], found[QP_F64_TEXT];
+    for (uint64_t i = 0; i < n; i++) {
+        const double value = (double)values[i];
+        if (!(value >= 0) || !isfinite(value)) {
+            qp_format_f64(found, value);
+            return qp_fail(file->err, QPLAN_ERR_INVALID, file->shown,
+                           "%s: bad importance at %" PRIu64 ": expected a finite number of at "
+                           "least 0, found %s",
+                           qp_quote(quoted, name, strlen(name)), i, found);
+        }
+        to[i] += value * factor;
+    }
+    return QPLAN_OK;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------
+ */
+
+/* Reads a file of llama.cpp, which has been found to be no safetensors. */
+static enum qplan_status read_whole(struct qp_importance *importance, const struct qp_file *in,
+                                    struct qplan_error *err)
+{
+    if (in->size > MOST_BYTES)
+        return qp_fail(err, QPLAN_ERR_INVALID, in->shown, "too large for a file of importance");
+    unsigned char *bytes = qp_alloc_buffer(in->size + 1);
+    struct qp_importance_file file = {in->shown, bytes, in->size, 0, err};
+    if (!bytes)
+        return qp_fail_memory(err, in->shown, in->size);
+    enum qplan_status status = qp_file_read(in, 0, bytes, (size_t)in->size, err);
+    if (status == QPLAN_OK)
+        status = in->size >= 4 && memcmp(bytes, "GGUF", 4) == 0
+                     ? qp_importance_read_gguf(importance, &file)
+                     : qp_importance_read_dat(importance, &file);
+    qp_free(bytes);
+    return status;
+}
+
+enum qplan_status qp_importance_read(struct qp_importance *importance, const char *path,
+                                     struct qplan_error *err)
+{
+    struct qp_file in;
+    unsigned char begin[9] = {0};
+    QP_TRY(qp_file_open(&in, path, err));
+    enum qplan_status status = QPLAN_OK;
+    if (in.size >= sizeof begin)
+        status = qp_file_read(&in, 0, begin, sizeof begin, err);
+    const bool is_safetensors = begin[8] == '{';
+    if (status == QPLAN_OK && !is_safetensors)
+        status = read_whole(importance, &in, err);
+    qp_file_close(&in);
+    if (status == QPLAN_OK && is_safetensors)
+        status = qp_importance_read_vectors(importance, path, err);
+    return status;
+}
+
+void qp_importance_free(struct qp_importance *importance)
+{
+    qp_arena_free(&importance->arena);
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------------
+ */
+
+/* The entry that is meant for a tensor, and which of its matrices. */
+static const struct qp_importance_entry *find_tensor(const struct qp_importance *importance,
+                                                     const char *tensor, uint64_t *matrix)
+{
+    const struct qp_importance_entry *entry = find(importance, tensor, strlen(tensor));
+    char gguf[QP_GGUF_NAME];
+    *matrix = 0;
+    if (!entry && qp_gguf_name(tensor, gguf, matrix))
+        entry = find(importance, gguf, strlen(gguf));
+    return entry;
+}
+
+/* Relative to the largest; all are 1 where nothing is known. */
+static void relate(const double *sums, double count, uint64_t n, float *out)
+{
+    double most = 0;
+    for (uint64_t i = 0; count > 0 && i < n; i++)
+        most = sums[i] > most ? sums[i] : most;
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = most > 0 ? (float)(sums[i] / most) : 1;
+}
+
+enum qplan_status qp_importance_of(const struct qp_importance *importance, const char *tensor,
+                                   uint64_t columns, struct qp_arena *arena, const float **out,
+                                   struct qplan_error *err)
+{
+    uint64_t matrix;
+    const struct qp_importance_entry *entry = find_tensor(importance, tensor, &matrix);
+    char quoted[QP_QUOTED];
+    *out = NULL;
+    if (!entry)
+        return QPLAN_OK;
+    /* The older form has the experts one behind the other. */
+    const bool is_joined = entry->matrices == 1 && strstr(entry->name, "_exps.");
+    const uint64_t n = is_joined && entry->columns % columns == 0 ? columns : entry->columns;
+    if (n != columns || matrix >= entry->columns / n * entry->matrices)
+        return qp_fail(err, QPLAN_ERR_INVALID, qp_quote(quoted, tensor, strlen(tensor)),
+                       "importance %s is not for this tensor: expected %" PRIu64
+                       " columns, found %" PRIu64 " in each of %" PRIu64 " matrices",
+                       entry->name, columns, entry->columns, entry->matrices);
+    float *values = qp_arena_alloc(arena, columns, sizeof *values);
+    if (!values)
+        return qp_fail_memory(err, "importance", columns * sizeof *values);
+    relate(entry->sums + matrix * columns, entry->counts[is_joined ? 0 : matrix], columns, values);
+    *out = values;
+    return QPLAN_OK;
+}

@@ -1,0 +1,89 @@
+/*
+ * importance.h - how much each input channel of a weight matters: sums of squared inputs that other
+ * tools have collected while a model ran. Squared errors are weighted by them.
+ *
+ * Files are llama.cpp's imatrix, as GGUF or in its older form, and safetensors with a vector for
+ * each weight. Files of several runs are merged.
+ */
+#ifndef QP_IMPORTANCE_H
+#define QP_IMPORTANCE_H
+
+#include "lib/base/arena.h"
+#include "lib/base/error.h"
+
+/* What is known of a weight, or of as many of the same name as there are experts. */
+struct qp_importance_entry {
+    const char *name; /* in llama.cpp's files its name there */
+    uint64_t columns, matrices;
+    double *sums;   /* of each column of each matrix */
+    double *counts; /* of each matrix: what its sums are divided by; 0 = it was never used */
+};
+
+/* All that files say; zeroed it is empty. */
+struct qp_importance {
+    struct qp_importance_entry *entries;
+    size_t n_entries;
+    struct qp_arena arena;
+};
+
+/* Adds what a file says. INVALID if it is none, or says something that cannot be. */
+enum qplan_status qp_importance_read(struct qp_importance *importance, const char *path,
+                                     struct qplan_error *err);
+void qp_importance_free(struct qp_importance *importance);
+
+/*
+ * The importance of the columns of a tensor, at most 1 each, in the arena; NULL if no file knows
+ * it. INVALID if there are not so many.
+ */
+enum qplan_status qp_importance_of(const struct qp_importance *importance, const char *tensor,
+                                   uint64_t columns, struct qp_arena *arena, const float **out,
+                                   struct qplan_error *err);
+
+/* ---- For the readers of files ------------------------------------------------------------------
+ */
+
+/* A file in memory, and where it is read. */
+struct qp_importance_file {
+    const char *shown;
+    const unsigned char *bytes;
+    uint64_t n, at;
+    struct qplan_error *err;
+};
+
+/*
+ * The entry of a name, which is made if it is not there yet. INVALID if it has another size than
+ * before, MEMORY.
+ */
+enum qplan_status qp_importance_entry(struct qp_importance *importance,
+                                      const struct qp_importance_file *file, const char *name,
+                                      size_t name_len, uint64_t columns, uint64_t matrices,
+                                      struct qp_importance_entry **out);
+
+/* Adds n values to sums or counts. INVALID if one is negative or not finite. */
+enum qplan_status qp_importance_add(const struct qp_importance_file *file, const char *name,
+                                    double *to, const float *values, uint64_t n, double factor);
+
+/* The next n bytes of a file. INVALID if it has fewer. */
+enum qplan_status qp_importance_take(struct qp_importance_file *file, uint64_t n,
+                                     const unsigned char **out);
+
+/* Describes what is wrong with a file. */
+enum qplan_status qp_importance_bad(const struct qp_importance_file *file, const char *what);
+
+enum qplan_status qp_importance_read_gguf(struct qp_importance *importance,
+                                          struct qp_importance_file *file);
+enum qplan_status qp_importance_read_dat(struct qp_importance *importance,
+                                         struct qp_importance_file *file);
+enum qplan_status qp_importance_read_vectors(struct qp_importance *importance, const char *path,
+                                             struct qplan_error *err);
+
+/* ---- Names -------------------------------------------------------------------------------------
+ */
+
+#define QP_GGUF_NAME 96
+
+/* What llama.cpp calls a tensor, and which of the matrices it is; false if it has no name for it.
+ */
+bool qp_gguf_name(const char *tensor, char out[QP_GGUF_NAME], uint64_t *matrix);
+
+#endif

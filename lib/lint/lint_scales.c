@@ -1,0 +1,145 @@
+/*
+ * lint_scales.c - rules on the values of parameters. All scales are read once, a few at a time.
+ */
+#include "lint.h"
+
+#include "kernels/kernel.h"
+#include "lib/base/alloc.h"
+#include "lib/base/check.h"
+#include "lib/model/sets.h"
+#include "lib/store/parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define SETS 8192u /* at a time */
+
+enum fault { NOT_FINITE, ZERO, NEGATIVE, N_FAULTS };
+
+/* Sets of a tensor whose scale has a fault: how many, and which is the first. */
+struct qp_scale_faults {
+    uint64_t n[N_FAULTS], first[N_FAULTS];
+};
+
+struct buffers {
+    char *room;
+    double *values;
+};
+
+static void look(struct qp_scale_faults *faults, const double *scale, size_t n, uint64_t set)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(scale[i]) && scale[i] > 0)
+            continue;
+        const enum fault fault = !isfinite(scale[i]) ? NOT_FINITE : scale[i] < 0 ? NEGATIVE : ZERO;
+        if (faults->n[fault]++ == 0)
+            faults->first[fault] = set + i;
+    }
+}
+
+static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tensor *t,
+                                        const struct buffers *b, struct qp_scale_faults *faults)
+{
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    const struct qp_part *part = qp_tensor_part(t, QP_SCALE);
+    const uint64_t n_sets = part ? part->matrix.rows * part->matrix.cols : 0;
+    for (uint64_t set = 0; set < n_sets; set += SETS) {
+        const size_t n = (size_t)qp_min_u64(SETS, n_sets - set);
+        const void *stored;
+        QP_TRY(qp_lint_go_on(l));
+        QP_TRY(
+            qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, b->room, &stored, NULL, l->err));
+        f64->load(t->scheme->scale_dtype, n, stored, b->values);
+        look(faults, b->values, n, set);
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status look_at_all(struct qp_lint *l, const struct buffers *b)
+{
+    const size_t n = l->file->n_tensors;
+    struct qp_scale_faults *faults = qp_arena_alloc(&l->found->arena, n, sizeof *faults);
+    if (!faults || !b->room || !b->values)
+        return qp_fail_memory(l->err, "scales", n * sizeof *faults);
+    for (size_t i = 0; i < n; i++) {
+        if (l->file->tensors[i].scheme)
+            QP_TRY(look_at_tensor(l, &l->file->tensors[i], b, &faults[i]));
+    }
+    l->faults = faults;
+    return QPLAN_OK;
+}
+
+static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, const char *what)
+{
+    if (!l->faults) {
+        struct buffers b = {qp_alloc_buffer(QP_PART_ROOM(SETS, 4)),
+                            qp_alloc_buffer(SETS * sizeof(double))};
+        const enum qplan_status status = look_at_all(l, &b);
+        qp_free(b.room);
+        qp_free(b.values);
+        QP_TRY(status);
+    }
+    for (size_t i = 0; i < l->file->n_tensors; i++) {
+        const struct qp_scale_faults *f = &l->faults[i];
+        if (f->n[fault] > 0)
+            QP_TRY(qp_lint_find_tensor(
+                l, &l->file->tensors[i], "%" PRIu64 " scale%s %s, the first of set %" PRIu64,
+                f->n[fault], f->n[fault] > 1 ? "s" : "", what, f->first[fault]));
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_lint_not_finite(struct qp_lint *l)
+{
+    return find_faults(l, NOT_FINITE, "not finite");
+}
+
+enum qplan_status qp_lint_zero_scale(struct qp_lint *l)
+{
+    return find_faults(l, ZERO, "zero: all weights of such a set are lost");
+}
+
+enum qplan_status qp_lint_negative(struct qp_lint *l)
+{
+    return find_faults(l, NEGATIVE, "negative");
+}
+
+/* ---- Zero points -------------------------------------------------------------------------------
+ */
+
+/* The first set whose zero point is not the middle of the codes. */
+static enum qplan_status find_off_middle(struct qp_lint *l, const struct qp_tensor *t, char *room)
+{
+    const struct qp_part *part = qp_tensor_part(t, QP_ZERO);
+    const struct qp_code_rule rule = qp_code_rule(t->scheme);
+    const int middle = rule.type->is_signed ? 0 : (rule.q_max + 1) / 2;
+    const uint64_t n_sets = part->matrix.rows * part->matrix.cols;
+    for (uint64_t set = 0; set < n_sets; set += SETS) {
+        const size_t n = (size_t)qp_min_u64(SETS, n_sets - set);
+        const void *stored;
+        QP_TRY(qp_lint_go_on(l));
+        QP_TRY(qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, room, &stored, NULL, l->err));
+        for (size_t i = 0; i < n; i++) {
+            const int zero =
+                part->place->is_signed ? ((const int8_t *)stored)[i] : ((const uint8_t *)stored)[i];
+            if (zero != middle)
+                return qp_lint_find_tensor(
+                    l, t, "the zero point of set %" PRIu64 " is %d: the scheme is symmetric, so %d",
+                    set + i, zero, middle);
+        }
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_lint_middle(struct qp_lint *l)
+{
+    char *room = qp_alloc_buffer(QP_PART_ROOM(SETS, 1));
+    enum qplan_status status = room ? QPLAN_OK : qp_fail_memory(l->err, "zero points", SETS);
+    for (size_t i = 0; status == QPLAN_OK && i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
+        if (t->scheme && !t->scheme->asymmetric && qp_tensor_part(t, QP_ZERO))
+            status = find_off_middle(l, t, room);
+    }
+    qp_free(room);
+    return status;
+}

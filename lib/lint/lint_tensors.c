@@ -1,0 +1,178 @@
+/*
+ * lint_tensors.c - rules on files, names and families, whatever the layout.
+ */
+#include "lint.h"
+
+#include "formats/build.h"
+#include "lib/base/alloc.h"
+#include "lib/plan/family.h"
+
+#include <stdlib.h>
+
+/* ---- Files -------------------------------------------------------------------------------------
+ */
+
+enum qplan_status qp_lint_warnings(struct qp_lint *l)
+{
+    for (size_t i = 0; i < l->source->warnings.n; i++)
+        QP_TRY(qp_lint_find(l, NULL, 0, "%s", l->source->warnings.list[i].text));
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_lint_other_files(struct qp_lint *l)
+{
+    static const char *const others[] = {"quantize_config.json", "hf_quant_config.json",
+                                         "quant_config.json"};
+    struct qp_arena arena = {NULL};
+    struct qp_names names = {.n = 0};
+    enum qplan_status status = QPLAN_OK;
+    if (l->source->is_folder)
+        status = qp_list_names(l->source->path, &arena, &names, l->err);
+    for (size_t i = 0; status == QPLAN_OK && i < names.n; i++) {
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
+            if (status == QPLAN_OK && strcmp(names.list[i], others[k]) == 0)
+                status = qp_lint_find(l, NULL, 0,
+                                      "%s: some tools read this instead of config.json: remove it, "
+                                      "unless it says the same",
+                                      others[k]);
+        }
+    }
+    qp_arena_free(&arena);
+    return status;
+}
+
+/* ---- Left over ---------------------------------------------------------------------------------
+ */
+
+enum qplan_status qp_lint_plain_beside(struct qp_lint *l)
+{
+    static const char *const codes[] = {".weight_packed", ".qweight"};
+    for (size_t i = 0; i < l->listing->n_entries; i++) {
+        const struct qplan_entry *entry = &l->listing->entries[i];
+        for (size_t k = 0; k < sizeof codes / sizeof codes[0]; k++) {
+            if (qp_name_ends(entry->name, entry->name_len, codes[k]) &&
+                qp_listing_sibling(l->listing, entry->name, entry->name_len - strlen(codes[k]),
+                                   ".weight"))
+                QP_TRY(qp_lint_find(l, entry->name, entry->name_len,
+                                    "the plain .weight is stored beside it: engines load the one "
+                                    "or the other"));
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* Names that only parts have. A tensor of its own that is called so was left by some tool. */
+enum qplan_status qp_lint_left_parts(struct qp_lint *l)
+{
+    static const char *const parts[] = {".weight_packed", ".weight_scale", ".weight_zero_point",
+                                        ".weight_shape",  ".weight_g_idx", ".qweight",
+                                        ".qzeros",        ".g_idx",        ".SCB",
+                                        ".comfy_quant"};
+    for (size_t i = 0; i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
+        bool is_part = false;
+        for (size_t k = 0; !t->scheme && k < sizeof parts / sizeof parts[0]; k++)
+            is_part |= qp_name_ends(t->name, t->name_len, parts[k]);
+        if (is_part)
+            QP_TRY(qp_lint_find_tensor(l, t, "belongs to no quantized tensor"));
+    }
+    return QPLAN_OK;
+}
+
+/* ---- Models ------------------------------------------------------------------------------------
+ */
+
+struct member {
+    struct qp_kin kin;
+    const struct qp_tensor *tensor;
+};
+
+static int by_family(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    const int order = qp_compare_kin(&x->kin, &y->kin);
+    return order ? order : (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static bool is_alike(const struct qp_tensor *a, const struct qp_tensor *b)
+{
+    return a->scheme && b->scheme ? qp_scheme_equal(a->scheme, b->scheme) : a->scheme == b->scheme;
+}
+
+static const char *scheme_text(const struct qp_tensor *t, char out[QPLAN_SCHEME_TEXT])
+{
+    if (!t->scheme)
+        return "plain";
+    (void)qplan_scheme_format(t->scheme, out);
+    return out;
+}
+
+/* One finding for a family: its first member, and the first that differs from it. */
+static enum qplan_status check_family(struct qp_lint *l, const struct member *members, size_t n)
+{
+    const struct qp_tensor *first = members[0].tensor;
+    char mine[QPLAN_SCHEME_TEXT], other[QPLAN_SCHEME_TEXT], quoted[QP_QUOTED];
+    size_t i = 1;
+    while (i < n && is_alike(first, members[i].tensor))
+        i++;
+    if (i == n)
+        return QPLAN_OK;
+    const struct qp_tensor *t = members[i].tensor;
+    return qp_lint_find_tensor(l, first, "is %s, and %s, which engines load as one with it, is %s",
+                               scheme_text(first, mine), qp_quote(quoted, t->name, t->name_len),
+                               scheme_text(t, other));
+}
+
+enum qplan_status qp_lint_families(struct qp_lint *l)
+{
+    const size_t n_tensors = l->file->n_tensors;
+    struct member *members = qp_alloc(n_tensors, sizeof *members);
+    enum qplan_status status = QPLAN_OK;
+    size_t n = 0;
+    if (!members)
+        return qp_fail_memory(l->err, "findings", n_tensors * sizeof *members);
+    for (size_t i = 0; i < n_tensors; i++) {
+        members[n].tensor = &l->file->tensors[i];
+        n += qp_find_kin(members[n].tensor, &members[n].kin);
+    }
+    if (n > 0)
+        qsort(members, n, sizeof *members, by_family);
+    for (size_t i = 0, end; i < n && status == QPLAN_OK; i = end) {
+        for (end = i + 1; end < n && qp_compare_kin(&members[i].kin, &members[end].kin) == 0;)
+            end++;
+        status = check_family(l, members + i, end - i);
+    }
+    qp_free(members);
+    return status;
+}
+
+enum qplan_status qp_lint_embeddings(struct qp_lint *l)
+{
+    static const char *const names[] = {"embed", ".wte.", ".wpe."};
+    for (size_t i = 0; i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
+        bool is_embedding = false;
+        for (size_t k = 0; t->scheme && k < sizeof names / sizeof names[0]; k++)
+            is_embedding |= qp_lint_has(t, names[k]);
+        if (is_embedding)
+            QP_TRY(qp_lint_find_tensor(l, t, "a quantized embedding: engines load it plain"));
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_lint_conv1d(struct qp_lint *l)
+{
+    static const char *const layers[] = {".h.#.attn.c_", ".h.#.crossattention.", ".h.#.mlp.c_"};
+    if (!qp_is_model_type(&l->file->source.listing, QP_CONV1D_TYPES))
+        return QPLAN_OK;
+    for (size_t i = 0; i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
+        for (size_t k = 0; t->scheme && k < sizeof layers / sizeof layers[0]; k++) {
+            if (qp_lint_has(t, layers[k]))
+                QP_TRY(qp_lint_find_tensor(
+                    l, t,
+                    "a Conv1D of GPT-2, stored [in,out]: engines load no such quantized layer"));
+        }
+    }
+    return QPLAN_OK;
+}

@@ -1,0 +1,146 @@
+/*
+ * weigh.c - the importance of columns for the tensors of a plan.
+ */
+#include "faults.h"
+#include "plan.h"
+
+#include "lib/importance/importance.h"
+
+#include <stdio.h>
+
+static enum qplan_status read_files(struct qp_importance *importance, const char *const *paths,
+                                    size_t n, struct qplan_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        QP_TRY(qp_importance_read(importance, paths[i], err));
+    return QPLAN_OK;
+}
+
+static bool takes_weights(const struct qp_plan_tensor *t)
+{
+    return qp_is_quantized(t) && t->calibrator->takes_weights;
+}
+
+static enum qplan_status find(struct qplan_plan *plan, const struct qp_importance *importance,
+                              struct qp_plan_tensor *t, struct qplan_error *err)
+{
+    const struct qp_tensor *source = t->source;
+    const uint64_t n = source->shape[source->rank - 1];
+    QP_TRY(qp_importance_of(importance, source->name, n, &plan->arena, &t->importance, err));
+    t->has_importance = t->importance != NULL;
+    uint64_t alike = 0;
+    while (t->importance && alike < n && !(t->importance[alike] < 1)) /* the largest is 1 */
+        alike++;
+    if (alike == n)
+        t->importance = NULL;
+    return QPLAN_OK;
+}
+
+/* Says how many tensors no file knows, and which is the first. */
+static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n,
+                                      const struct qp_plan_tensor *first, struct qplan_error *err)
+{
+    char text[768], quoted[QP_QUOTED];
+    (void)snprintf(text, sizeof text,
+                   "no importance is known of %zu tensor%s, the first is %s: errors of %s are not "
+                   "weighted",
+                   n, n == 1 ? "" : "s",
+                   qp_quote(quoted, first->source->name, first->source->name_len),
+                   n == 1 ? "it" : "them");
+    return qp_warn(&plan->warnings, &plan->arena, "importance-missing",
+                   plan->checkpoint->source.listing.shown, text, err);
+}
+
+/* The calibrator that says in its name that errors are weighted; most tensors share theirs. */
+static enum qplan_status name_weighted(struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                       const struct qp_calibrator **plain,
+                                       const struct qp_calibrator **weighted,
+                                       struct qplan_error *err)
+{
+    if (*plain != t->calibrator)
+        *weighted = qp_calibrator_weigh(t->calibrator, &plan->arena);
+    *plain = t->calibrator;
+    t->calibrator = *weighted;
+    return *weighted ? QPLAN_OK : qp_fail_memory(err, "plan", sizeof **weighted);
+}
+
+static enum qplan_status fail_missing(struct qplan_plan *plan, struct qplan_error *err)
+{
+    struct qp_faults faults = {.err = err};
+    qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
+            "no importance is known of: ");
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (takes_weights(&plan->tensors[i]) && !plan->tensors[i].has_importance)
+            qp_faults_add(&faults, plan->tensors[i].source);
+    }
+    return qp_faults_end(&faults);
+}
+
+static enum qplan_status weigh_tensors(struct qplan_plan *plan,
+                                       const struct qp_importance *importance, bool required,
+                                       struct qplan_error *err)
+{
+    const struct qp_plan_tensor *first = NULL;
+    const struct qp_calibrator *plain = NULL, *weighted = NULL;
+    size_t n_missing = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!takes_weights(t))
+            continue;
+        QP_TRY(find(plan, importance, t, err));
+        if (t->has_importance)
+            QP_TRY(name_weighted(plan, t, &plain, &weighted, err));
+        else if (n_missing++ == 0)
+            first = t;
+    }
+    if (n_missing == 0)
+        return QPLAN_OK;
+    return required ? fail_missing(plan, err) : warn_missing(plan, n_missing, first, err);
+}
+
+enum qplan_status qp_plan_weigh(struct qplan_plan *plan, const struct qplan_plan_options *options,
+                                struct qplan_error *err)
+{
+    struct qp_importance importance = {.n_entries = 0};
+    bool is_wanted = plan->n_quantized == 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        is_wanted |= takes_weights(&plan->tensors[i]);
+    if (!is_wanted)
+        return qp_fail(err, QPLAN_ERR_USAGE, "importance",
+                       "no tensor is calibrated by a method that weighs errors: expected mse");
+    enum qplan_status status =
+        read_files(&importance, options->importance, options->n_importance, err);
+    if (status == QPLAN_OK)
+        status = weigh_tensors(plan, &importance, options->importance_required, err);
+    qp_importance_free(&importance);
+    return status;
+}
+
+enum qplan_status qplan_plan_add_importance(struct qplan_plan *plan, const char *const *paths,
+                                            size_t n, struct qplan_error *err)
+{
+    struct qp_importance importance = {.n_entries = 0};
+    enum qplan_status status = read_files(&importance, paths, n, err);
+    for (size_t i = 0; i < plan->n_tensors && status == QPLAN_OK; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        if (qp_is_quantized(t) && t->calibrator->weighted)
+            status = find(plan, &importance, t, err);
+    }
+    qp_importance_free(&importance);
+    return status;
+}
+
+enum qplan_status qp_plan_check_weights(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    char subject[512];
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!qp_is_quantized(t) || !t->calibrator->weighted || t->has_importance)
+            continue;
+        qp_fail(err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t->source),
+                "%s needs the importance of its columns, which no file tells", t->calibrator->name);
+        qp_advise(err, QPLAN_ADVICE_IMPORTANCE);
+        return QPLAN_ERR_INVALID;
+    }
+    return QPLAN_OK;
+}

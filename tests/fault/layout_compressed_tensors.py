@@ -1,0 +1,209 @@
+"""The layout of compressed-tensors for rows_quantized.py: folders as qplan writes them, with
+records, and as other tools do, without; and every claim of config.json wrong.
+
+Codes have half their range added. Packed ones are a dense stream of bits along a row, in words of 32
+bits; zero points likewise, but down columns. W8A8 has a signed byte for each code and zero point.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import layout_folder
+import model
+from expect import tensor, words
+from layout_folder import (CONFIG, Stored, both, drop_config, edit_text, pack_words, set_text,
+                           transposed)
+from layout_qplan import OTHER_SOURCE, Fault, clean, word
+
+WEIGHTS = "config_groups/group_0/weights"
+
+
+@dataclass(frozen=True)
+class Packed(Stored):
+    """A scheme, and whether its codes are bytes."""
+    as_bytes: bool = False
+
+
+class File(layout_folder.FolderFile):
+    @property
+    def parts(self):
+        found = {"codes": self.name + "_packed" * (not self.scheme.as_bytes),
+                 "scale": self.name + "_scale", "shape": self.name + "_shape",
+                 "zero": self.name + "_zero_point"}
+        return {role: name for role, name in found.items() if name in self.tensors}
+
+    def stored(self, name, scheme, dtype, dims, raw):
+        codes, params, *_ = model.coded(dtype, dims, raw, scheme)
+        rows, cols = dims
+        bits, half, sets = scheme.bits, 2 ** (scheme.bits - 1), len(params) // rows
+        scales = model.encode(scheme.scale, [s for s, _ in params])
+        out = {name + "_scale": (scheme.scale, (rows, sets), scales)}
+        zeros = [z for _, z in params]
+        if scheme.as_bytes:
+            out[name] = ("I8", dims, bytes(c % 256 for c in codes))
+            if not scheme.symmetric:
+                out[name + "_zero_point"] = ("I8", (rows, sets), bytes(z % 256 for z in zeros))
+            return out
+        lines = [[c + half for c in codes[r * cols:][:cols]] for r in range(rows)]
+        out[name + "_packed"] = ("I32", (rows, (cols * bits + 31) // 32), pack_words(lines, bits))
+        out[name + "_shape"] = ("I64", (2,), struct.pack("<2q", *dims))
+        if not scheme.symmetric:
+            n = (rows * bits + 31) // 32
+            columns = [[zeros[r * sets + g] + half for r in range(rows)] for g in range(sets)]
+            out[name + "_zero_point"] = ("I32", (n, sets),
+                                         transposed(pack_words(columns, bits), n, sets))
+        return out
+
+    def described(self):
+        s, grouped = self.scheme, self.scheme.grain[0] == "g"
+        weights = {"num_bits": s.bits, "type": "int", "symmetric": s.symmetric,
+                   "strategy": "group" if grouped else "channel",
+                   "group_size": s.grain[1] if grouped else None, "dynamic": False,
+                   "actorder": None, "observer": "minmax"}
+        token = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token",
+                 "group_size": None, "dynamic": True, "observer": None}
+        group = {"targets": ["Linear"], "weights": weights, "output_activations": None,
+                 "input_activations": token if s.as_bytes else None}
+        return {CONFIG: {"quant_method": "compressed-tensors", "quantization_status": "compressed",
+                         "format": "int-quantized" if s.as_bytes else "pack-quantized",
+                         "config_groups": {"group_0": group}, "ignore": ["lm_head"],
+                         "kv_cache_scheme": None, "global_compression_ratio": None}}
+
+
+GROUPS, ASYM = {"grain": ("g", 4)}, {"symmetric": False}
+
+
+class Layout(layout_folder.Layout):
+    name, method, base, file = "compressed-tensors", "compressed-tensors", "int8", File
+    need_layout_2 = ("int3",)
+    spoiled = ("int8", "int8-other", "int4-asym", "int4-asym-other", "w8a8-other")
+    lean = {"int4-asym": {"no-config": set_text(False)},
+            "int8-other": {key: drop_config(f"{CONFIG}/{WEIGHTS}/{key}")
+                           for key in ("num_bits", "type", "symmetric", "strategy", "group_size")},
+            "int4-asym-other": {key: drop_config(f"{CONFIG}/{WEIGHTS}/{key}")
+                                for key in ("type", "strategy", "actorder")}}
+    with_wrong_parts = ("int8", "int4-asym", "int4-asym-other", "int3-other", "w8a8",
+                        "w8a8-asym-other")
+    schemes = dict(both(
+        Packed, int8={}, int8_asym={**GROUPS, **ASYM}, int4={"bits": 4, **GROUPS},
+        int4_asym={"bits": 4, **GROUPS, **ASYM}, int4_channel={"bits": 4}, int2={"bits": 2, **GROUPS},
+        int3={"bits": 3, **GROUPS}, int5={"bits": 5}, int6={"bits": 6, "grain": ("g", 6)},
+        int7={"bits": 7}, w8a8={"as_bytes": True}, w8a8_asym={"as_bytes": True, **ASYM}))
+
+    # --- values of an honest file ---
+
+    @staticmethod
+    def set_code(file, row, col, value):
+        s, name = file.scheme, file.parts["codes"]
+        if s.as_bytes:
+            return file.set_bytes(name, row * file.dims[1] + col, bytes([value % 256]))
+        n = (file.dims[1] * s.bits + 31) // 32 * 4
+        line = int.from_bytes(file.tensors[name][2][row * n:][:n], "little")
+        line &= ~((2 ** s.bits - 1) << col * s.bits)
+        line |= value + 2 ** (s.bits - 1) << col * s.bits
+        return file.set_bytes(name, row * n, line.to_bytes(n, "little"))
+
+    @staticmethod
+    def set_pad(file, row):
+        if file.scheme.as_bytes or file.dims[1] * file.scheme.bits % 32 == 0:
+            return False
+        name = file.parts["codes"]
+        at = (row + 1) * ((file.dims[1] * file.scheme.bits + 31) // 32 * 4) - 1
+        file.set_bytes(name, at, bytes([file.tensors[name][2][at] | 0x80]))
+        return True
+
+    @staticmethod
+    def set_zero_pad(file):
+        if file.scheme.as_bytes or file.scheme.symmetric or file.dims[0] * file.scheme.bits % 32 == 0:
+            return False
+        name = file.parts["zero"]
+        file.set_bytes(name, -1, bytes([file.tensors[name][2][-1] | 0x80]))
+        return True
+
+    @staticmethod
+    def bad_zeros(scheme):
+        return ()                       # only asymmetric schemes have stored zero points
+
+    # --- every claim of records and config.json, wrong ---
+
+    def claims(self):
+        yield from super().claims()
+        yield from self.claims_of_words()
+        yield from self.claims_of_text()
+        yield from self.claims_of_metadata()
+
+    def claims_of_schemes(self):
+        """Records that are records, but not of these tensors."""
+        for text in ("uint8:c0", "uint8:c0:sym", "int8:c0:narrow", "int8:t", "int8:c1", "int8:b2x3",
+                     "int7:c0", "int4:c0", "int4:g4", "int8:g4", "int8:g12", "int8:g5", "int8:c0:asym",
+                     "int3:c0:asym", "int8:c0:f16", "int8:c0:bf16"):
+            yield Fault(f"Q6-scheme-{clean(text)}", word(0, text), (self.file.name,))
+        for text in ("F16", "BF16"):
+            yield Fault(f"Q6-source-dtype-{text}", word(2, text), (self.file.name,))
+        yield Fault("Q6-source-dtype-F64", word(2, "F64"),
+                    (self.file.name, words("not that of the source")), OTHER_SOURCE)
+        for text in ("36x5", "5x36x1", "1x5x36", "5x35", "5x37", "4x36", "180x1", "180",
+                     "5x9223372036854775807", "5x2305843009213693952"):
+            yield Fault(f"Q6-shape-{clean(text)[:12]}", word(3, text), (self.file.name,))
+
+    def claims_of_config(self, s):
+        group_size = s.grain[1] if s.grain[0] == "g" else None
+        wrong = {
+            "num_bits": [b for b in range(10) if b != s.bits] + [16, 64, 2 ** 64 + s.bits, -s.bits,
+                         s.bits + 0.5, str(s.bits), None, [], True],
+            "type": ["float", "INT", "", 1, None, []],
+            "symmetric": [not s.symmetric, "false", "true", 0, 1, None, []],
+            "strategy": ["tensor", "block", "token", "tensor_group", "attn_head", "", "Group", 1, [],
+                         "channel" if group_size else "group"],
+            "actorder": ["group"],
+        }
+        if group_size:
+            yield Fault("Q17-group_size-gone", drop_config(f"{CONFIG}/{WEIGHTS}/group_size"),
+                        ("config.json", "group_size", "found none"))
+            wrong["group_size"] = [0, 1, 2, 3, 5, 6, 8, 12, 24, -4, 4.5, "4", None, 2 ** 63, 2 ** 64 + 4]
+        yield from self.wrong_values({f"{WEIGHTS}/{key}": values for key, values in wrong.items()})
+        yield from self.wrong_values({"config_groups": (
+            {}, [], None, 1, "x", {"a": None}, {"a": 1}, {"a": {}}, {"a": {"weights": None}},
+            {"a": {"weights": []}})})
+        yield Fault("Q17-groups-gone", drop_config(f"{CONFIG}/config_groups"), ("config.json",))
+        yield Fault("Q17-groups-65", many_groups, ("config.json", 64))
+        yield from self.claims_of_method(s, "awq")
+        for key in ("num_bits", "symmetric", "strategy", "group_size"):
+            yield Fault(f"Q17-twice-{key}", edit_text('"weights": {', f'"weights": {{"{key}": 8, '),
+                        ("config.json", key))
+
+    def claims_of_both(self):
+        def stray(file):
+            file.tensors[file.name + "_zero_point"] = ("I32", (2, 1), bytes(8))
+
+        def not_a_weight(file):
+            """Engines look for weights: parts of another name are nothing to them."""
+            for name in file.parts.values():
+                file.tensors[name.replace(file.name, "z")] = file.tensors[name]
+            file.records["z"] = file.records[file.name]
+
+        def other_shape(shape):
+            def spoil(file):
+                file.tensors[file.parts["shape"]] = ("I64", (2,), struct.pack("<2q", *shape))
+            return spoil
+
+        def alone(file):
+            """Only the record speaks of the tensor."""
+            file.config_text = False
+            other_shape((5, 35))(file)
+
+        yield from super().claims_of_both()
+        yield Fault("Q5-shape-values-alone", alone, (tensor("l.0.w.weight_shape"), words("values")))
+        yield Fault("Q2-not-a-weight", not_a_weight, ("'z'", words("not quantized by config.json")))
+        yield Fault("Q3-stray-zero-points", stray, (self.file.name,))
+        for i, dims in enumerate(((5, 31), (5, 37), (4, 36), (6, 36), (-5, 36), (5, -36), (0, 36),
+                                  (5, 0), (36, 5), (5, 2 ** 62), (5, 2 ** 63 - 1), (5, -2 ** 63),
+                                  (5, 36 + 2 ** 32), (5, 36 + 2 ** 61))):
+            for scheme in ("int8", "int8-other", "int4-asym-other", "int3-other"):
+                yield self.start_as(scheme, Fault(f"Q5-shape-values-{i}", other_shape(dims),
+                                                  (self.file.name,)))
+
+
+def many_groups(file):
+    groups = file.config[CONFIG]["config_groups"]
+    groups.update({f"group_{i}": groups["group_0"] for i in range(65)})

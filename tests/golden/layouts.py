@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+"""The layouts that engines load, against folders that the engines' own libraries made.
+
+    layouts.py --qplan PATH --data testdata [-v] [GOLDEN...]
+
+A golden is a folder testdata/LAYOUT/NAME: source.safetensors, what a library made of it (encoded/)
+and what it decodes that to (decoded.safetensors); origin.json says which library. Of each:
+
+ - the decoder in numpy (decoders.py) gives the library's values, bit for bit;
+ - `qplan dequantize` gives them too, in the decoder's own type and in the one of config.json, and
+   where the groups of columns are in another order, or not stored;
+ - `qplan quantize --requantize` makes of it what it makes of the library's values;
+ - what `qplan quantize` writes has exactly the stored tensors of the layout (census.py), numpy and
+   `qplan dequantize` agree on their values, and `qplan verify` proves them;
+ - `--arithmetic reference` writes the library's bytes.
+
+Formats and options that the program does not know are in AWAITED, where one that it knows may not
+be.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.dont_write_bytecode = True
+
+import census
+import decoders
+import stored
+from census import Row
+from experts import split_experts
+
+AWAITED = set()
+WITHOUT_RECIPE = {"awq", "comfyui", "fp8", "modelopt"}  # by data, or not written yet
+ZEROS_ALIKE = {"modelopt"}  # whose tool decodes the code of -0 to 0
+IN_F32 = {"fp8", "modelopt"}  # decoders that give F32, whatever the source was
+
+# How qplan is told to make each golden; those without a row are only read.
+DYNAMIC = ("--activations", "dynamic")
+ROWS = {
+    "compressed_tensors/int2-g32": Row("compressed-tensors", "int2:g32"),
+    "compressed_tensors/int3-g32": Row("compressed-tensors", "int3:g32"),
+    "compressed_tensors/int4-channel": Row("compressed-tensors", "int4:c0"),
+    "compressed_tensors/int4-channel-asym": Row("compressed-tensors", "int4:c0:asym"),
+    "compressed_tensors/int4-g128": Row("compressed-tensors", "int4:g128"),
+    "compressed_tensors/int4-g128-asym": Row("compressed-tensors", "int4:g128:asym"),
+    "compressed_tensors/int4-g32": Row("compressed-tensors", "int4:g32"),
+    "compressed_tensors/int4-g32-asym": Row("compressed-tensors", "int4:g32:asym"),
+    "compressed_tensors/int4-g32-experts": Row("compressed-tensors", "int4:g32",
+                                               ("--experts", "split")),
+    "compressed_tensors/int6-channel": Row("compressed-tensors", "int6:c0"),
+    "compressed_tensors/int8-channel": Row("compressed-tensors", "int8:c0"),
+    "compressed_tensors/int8-channel-asym": Row("compressed-tensors", "int8:c0:asym"),
+    "compressed_tensors/int8-g128": Row("compressed-tensors", "int8:g128"),
+    "compressed_tensors/w8a8": Row("compressed-tensors", "int8:c0", DYNAMIC),
+    "compressed_tensors/w8a8-asym": Row("compressed-tensors", "int8:c0:asym", DYNAMIC),
+    "compressed_tensors/fp8-block": Row("compressed-tensors", "fp8:b128x128"),
+    "compressed_tensors/fp8-dynamic": Row("compressed-tensors", "fp8:c0"),
+    "compressed_tensors/fp8-tensor": Row("compressed-tensors", "fp8:t"),
+    "compressed_tensors/fp8-weight-only": Row("compressed-tensors", "fp8:c0",
+                                              ("--activations", "none")),
+    "compressed_tensors/nvfp4a16": Row("compressed-tensors", "nvfp4"),
+    "compressed_tensors/nvfp4a16-fused": Row("compressed-tensors", "nvfp4"),
+    "compressed_tensors/mxfp4a16": Row("compressed-tensors", "mxfp4"),
+    "compressed_tensors/mxfp8a16": Row("compressed-tensors", "mxfp8"),
+    "fp8/block128": Row("fp8", "fp8:b128x128"),
+    "modelopt/nvfp4": Row("modelopt", "nvfp4"),
+    "gptq/int4-sym-g128": Row("gptq", "int4:g128"),
+    "gptq/int8-sym-g32": Row("gptq", "int8:g32"),
+    "gptq_v2/int4-asym-g32": Row("gptq_v2", "int4:g32:asym"),
+    "gptq_v2/int8-asym-g128": Row("gptq_v2", "int8:g128:asym"),
+    "awq/int4-g128": Row("awq", "uint4:g128"),
+    "awq/int4-g32": Row("awq", "uint4:g32"),
+    "mlx/affine-2bit-g64": Row("mlx", "uint2:g64"),
+    "mlx/affine-3bit-g32": Row("mlx", "uint3:g32"),
+    "mlx/affine-4bit-g128": Row("mlx", "uint4:g128"),
+    "mlx/affine-4bit-g32": Row("mlx", "uint4:g32"),
+    "mlx/affine-4bit-g64": Row("mlx", "uint4:g64"),
+    "mlx/affine-5bit-g64": Row("mlx", "uint5:g64"),
+    "mlx/affine-6bit-g128": Row("mlx", "uint6:g128"),
+    "mlx/affine-8bit-g64": Row("mlx", "uint8:g64"),
+    "mlx/mxfp4": Row("mlx", "mxfp4"),
+    "mlx/mxfp8": Row("mlx", "mxfp8"),
+    "mlx/nvfp4": Row("mlx", "nvfp4"),
+    "comfyui/int8-tensor": Row("comfyui", "int8:t"),
+    "comfyui/int8-rows": Row("comfyui", "int8:c0"),
+    "bitsandbytes/int8": Row("bitsandbytes", "int8:c0"),
+}
+DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+TIMEOUT_SECONDS = 120
+
+
+class Failure(Exception):
+    """A check that did not hold; the text says which."""
+
+
+class Program:
+    def __init__(self, path):
+        self.path = path
+
+    def call(self, *args):
+        return subprocess.run([self.path, *map(str, args)], capture_output=True, text=True,
+                              timeout=TIMEOUT_SECONDS)
+
+    def run(self, *args):
+        done = self.call(*args)
+        if done.returncode != 0:
+            raise Failure(f"exit {done.returncode} of qplan {' '.join(map(str, args))}: "
+                          f"{done.stderr.strip()[-500:]}")
+
+    def knows(self, name):
+        """Whether there is such a format or, with dashes in front, such an option."""
+        asked = (name, "?") if name.startswith("--") else ("--format", name)
+        said = self.call("quantize", *asked, "-q", "no-such-file").stderr
+        return "unknown format" not in said and "unknown option" not in said
+
+
+# ---- Folders -----------------------------------------------------------------------------------
+
+def with_config(source, folder, change):
+    """A copy of a folder, with a change made to its config."""
+    shutil.copytree(source, folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+    return folder
+
+
+def without_dtype(config):
+    config.pop("torch_dtype", None)
+
+
+def source_folder(golden, folder):
+    """The golden's source as the folder of a model, of which no type of its weights is known."""
+    folder.mkdir()
+    shutil.copy(golden / "source.safetensors", folder / "model.safetensors")
+    experts = any("experts.gate_up_proj" in name for name in stored.read(folder))
+    config = {"architectures": ["Qwen3MoeForCausalLM" if experts else "LlamaForCausalLM"],
+              "model_type": "qwen3_moe" if experts else "llama"}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+# ---- Checks ------------------------------------------------------------------------------------
+
+def equal(a, b, zeros_alike):
+    if not zeros_alike or a.dtype not in ("F32", "BF16") or (a.dtype, a.shape) != (b.dtype, b.shape):
+        return a == b
+    return np.array_equal(stored.values(a), stored.values(b))
+
+
+def same(what, found, wanted, layout=None):
+    """Whether two checkpoints hold the same tensors, bit for bit."""
+    for name in sorted(set(found) | set(wanted)):
+        if name not in found or name not in wanted:
+            raise Failure(f"{what}: {name} is {'lost' if name in wanted else 'left over'}")
+        a, b = found[name], wanted[name]
+        if not equal(a, b, layout in ZEROS_ALIKE):
+            raise Failure(f"{what}: {name} differs: {a.dtype} {a.shape}, "
+                          f"expected {b.dtype} {b.shape}, {unequal(a, b)}")
+
+
+def unequal(a, b):
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return "another type or shape"
+    x, y = stored.values(a).ravel(), stored.values(b).ravel()
+    at = (x != y).nonzero()[0]
+    return (f"{len(at)} of {len(x)} values, the first at {at[0]}: {x[at[0]]}, expected {y[at[0]]}"
+            if len(at) else "zeros of another sign")
+
+
+def check_reading(qplan, golden, folder):
+    decoded = stored.read(golden / "decoded.safetensors")
+    plain = with_config(golden / "encoded", folder / "own", without_dtype)
+    qplan.run("dequantize", "-q", "-o", folder / "own-values", plain)
+    same("dequantize", stored.read(folder / "own-values"), decoded, golden.parent.name)
+
+    config = json.loads((golden / "encoded" / "config.json").read_text())
+    dtype = DTYPES[config["torch_dtype"]]
+    kept = stored.read(golden / "encoded")
+    wanted = {name: tensor if kept.get(name) == tensor
+              else stored.packed(dtype, stored.values(tensor)) for name, tensor in decoded.items()}
+    qplan.run("dequantize", "-q", "-o", folder / "values", golden / "encoded")
+    same(f"dequantize to {dtype}", stored.read(folder / "values"), wanted, golden.parent.name)
+
+
+def check_requantizing(qplan, golden, folder):
+    """In one stream, and from the values of the library: every tensor, and every record."""
+    how = ("--select", "all", "--scheme", "int8:c0", "-q", "-o")
+    plain = with_config(golden / "encoded", folder / "untyped", without_dtype)
+    qplan.run("quantize", "--requantize", *how, folder / "anew", plain)
+    qplan.run("quantize", *how, folder / "wanted.safetensors", golden / "decoded.safetensors")
+    if (folder / "anew" / "model.safetensors").read_bytes() != \
+            (folder / "wanted.safetensors").read_bytes():
+        raise Failure("requantize: not what is made of the library's values")
+    qplan.run("verify", "-q", folder / "anew", plain)
+
+
+def shuffled(name, tensor):
+    """The groups of columns in another order, as tools store them that go by activations."""
+    values = stored.values(tensor)
+    return stored.packed("I32", values[np.argsort(np.arange(len(values)) * 2654435761 % 97)])
+
+
+def changed_index(golden, folder, change):
+    """The golden with what a change makes of each g_idx, or without it where that is None."""
+    with_config(golden / "encoded", folder, without_dtype)
+    tensors = {name: change(name, tensor) if name.endswith(".g_idx") else tensor
+               for name, tensor in stored.read(folder).items()}
+    stored.write(folder / "model.safetensors",
+                 {name: tensor for name, tensor in tensors.items() if tensor})
+    return folder
+
+
+def check_index(qplan, golden, folder):
+    """GPTQ tells the group of each column: in any order, or not at all."""
+    if not any(name.endswith(".g_idx") for name in stored.read(golden / "encoded")):
+        return
+    for what, change in (("any-order", shuffled), ("no-index", lambda name, tensor: None)):
+        made, back = changed_index(golden, folder / what, change), folder / f"{what}-values"
+        qplan.run("dequantize", "-q", "-o", back, made)
+        same(what, stored.read(back), decoders.decode(made))
+        qplan.run("verify", "-q", made, back)
+        qplan.run("verify", "-q", "--memory", "8M", "--threads", "3", made, back)
+
+
+def is_quantized(name):
+    return name.endswith("_proj.weight")
+
+
+def check_writing(qplan, golden, row, flags, folder):
+    """What qplan writes; returns its tensors, and those of the library in its place."""
+    if row.format == "comfyui":         # which has files, not folders
+        source, suffix = golden / "source.safetensors", ".safetensors"
+    else:
+        source, suffix = source_folder(golden, folder / "source"), ""
+    made, back = folder / f"made{suffix}", folder / f"made-values{suffix}"
+    qplan.run("quantize", *row.arguments, *flags, "-q", "-o", made, source)
+    plain = split_experts(stored.read(source), transposed=False)
+    wrong = census.offences(row, plain, made, is_quantized)
+    if wrong:
+        raise Failure(f"census: {'; '.join(wrong[:5])}")
+    qplan.run("dequantize", "-q", *(("--dtype", "f32") if row.format in IN_F32 else ()), "-o", back,
+              made)
+    same("dequantize against numpy", stored.read(back), decoders.decode(made))
+    qplan.run("verify", "-q", made, source)
+    library = stored.read(golden / "encoded")
+    parts, kept = census.expected(row, plain, is_quantized)
+    return stored.read(made), {**{name: library[name] for name in parts}, **kept}
+
+
+def check_golden(qplan, golden, row, folder):
+    """Everything about one golden that is not awaited; returns what that was."""
+    same("numpy", decoders.decode(golden / "encoded"), stored.read(golden / "decoded.safetensors"),
+         golden.parent.name)
+    config = json.loads((golden / "encoded" / "config.json").read_text())
+    method = config.get("quantization_config", {}).get("quant_method", "mlx")
+    if AWAITED & {method, row.format if row else method}:
+        return "decoder"
+    for step in ("read", "own", "reference"):
+        (folder / step).mkdir()
+    check_reading(qplan, golden, folder / "read")
+    check_index(qplan, golden, folder / "read")
+    check_requantizing(qplan, golden, folder / "read")
+    if not row or AWAITED & set(row.flags):
+        return "decoder, read"
+    check_writing(qplan, golden, row, (), folder / "own")
+    if row.format in WITHOUT_RECIPE or row.scheme in census.BLOCKS:
+        return "decoder, read, written"
+    same("reference", *check_writing(qplan, golden, row, ("--arithmetic", "reference"),
+                                     folder / "reference"))
+    return "decoder, read, written, reference"
+
+
+def check_table(qplan, goldens):
+    """The tables of this test against the program and against the goldens that there are."""
+    for name in sorted(AWAITED | set(census.PARTS)):
+        if qplan.knows(name) and name in AWAITED:
+            raise Failure(f"qplan knows {name}: take it off AWAITED")
+        if not qplan.knows(name) and name not in AWAITED:
+            raise Failure(f"qplan does not know {name}")
+    for name in sorted(set(ROWS) - set(goldens)):
+        raise Failure(f"{name} has a row and no folder")
+
+
+def jobs(qplan, data, scratch):
+    """Pairs of a name and a function that raises Failure."""
+    goldens = {str(path.parent.relative_to(data)): path.parent
+               for path in sorted(data.glob("*/*/origin.json"))}
+    yield "table", lambda: check_table(qplan, goldens)
+    for name, golden in goldens.items():
+        folder = scratch / name
+        folder.mkdir(parents=True)
+        yield name, lambda n=name, g=golden, f=folder: check_golden(qplan, g, ROWS.get(n), f)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--qplan", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("golden", nargs="*", help="only these, such as mlx/affine-4bit-g64")
+    args = parser.parse_args()
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, job in jobs(Program(args.qplan.resolve()), args.data.resolve(),
+                              pathlib.Path(scratch)):
+            if args.golden and name not in args.golden:
+                continue
+            try:
+                how = job()
+                passed += 1
+                if args.verbose and how:
+                    print(f"{name}: {how}")
+            except (Failure, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as problem:
+                failed += 1
+                print(f"FAILED {name}: {problem}", flush=True)
+    print(f"{passed} passed, {failed} failed; awaited: {', '.join(sorted(AWAITED)) or 'none'}")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Which schemes of which layouts are tried on which models, and what qplan refuses.
+
+A layout is added by its rows here and, where an engine of its own decodes it, an engine_*.py.
+"""
+
+import fnmatch
+
+import models
+from census import Row
+
+ALL = tuple(name for name, model in models.MODELS.items() if not model.fused)
+DYNAMIC = ("--activations", "dynamic")
+SPLIT = ("--experts", "split")
+PARTLY = ("--exclude", "*.down_proj.weight")  # blocks of which some layers are quantized
+
+# A row, and the models that it is tried on.
+ROWS = (
+    (Row("compressed-tensors", "int4:g128"), ALL),
+    (Row("compressed-tensors", "int8:c0", DYNAMIC), ALL),
+    (Row("compressed-tensors", "int4:g128:asym"), ("llama", "phi3")),
+    (Row("compressed-tensors", "int4:g32"), ("llama", "biased")),
+    (Row("compressed-tensors", "int4:g32:asym"), ("llama",)),
+    (Row("compressed-tensors", "int4:c0"), ("llama",)),
+    (Row("compressed-tensors", "int8:c0"), ("llama", "mixtral")),
+    (Row("compressed-tensors", "int8:g128"), ("llama",)),
+    (Row("compressed-tensors", "int8:c0:asym"), ("llama",)),
+    (Row("compressed-tensors", "int2:g32"), ("llama",)),
+    (Row("compressed-tensors", "int3:g32"), ("llama",)),
+    (Row("compressed-tensors", "int5:g32"), ("llama",)),
+    (Row("compressed-tensors", "int6:g128"), ("llama",)),
+    (Row("compressed-tensors", "int7:c0"), ("llama",)),
+    (Row("compressed-tensors", "int4:g128", PARTLY), ("llama",)),
+    (Row("compressed-tensors", "int4:g128", SPLIT), ("llama4",)),
+    (Row("compressed-tensors", "nvfp4"), ("llama", "biased")),
+    (Row("compressed-tensors", "mxfp4"), ("llama",)),
+    (Row("compressed-tensors", "mxfp8"), ("llama",)),
+    (Row("gptq", "int4:g128"), ALL),
+    (Row("gptq", "int4:g32"), ("llama",)),
+    (Row("gptq", "int4:c0"), ("llama",)),
+    (Row("gptq", "int8:g128"), ("llama", "biased")),
+    (Row("gptq", "int4:g128", PARTLY), ("llama",)),
+    (Row("gptq_v2", "int4:g128"), ("llama",)),
+    (Row("gptq_v2", "int4:g64:asym"), ("llama", "phi3")),
+    (Row("gptq_v2", "int8:g128:asym"), ("llama",)),
+    (Row("awq", "uint4:g128"), ALL),
+    (Row("awq", "uint4:g32"), ("llama", "biased")),
+    (Row("awq", "uint4:g128", PARTLY), ("llama",)),
+    (Row("mlx", "uint4:g64"), ALL),
+    (Row("mlx", "uint2:g64"), ("llama",)),
+    (Row("mlx", "uint3:g32"), ("llama", "biased")),
+    (Row("mlx", "uint5:g64"), ("llama",)),
+    (Row("mlx", "uint6:g128"), ("llama",)),
+    (Row("mlx", "uint8:g64"), ("llama", "tied")),
+    (Row("mlx", "uint4:g64", PARTLY), ("llama",)),
+    (Row("mlx", "nvfp4"), ("llama",)),
+    (Row("mlx", "mxfp4"), ("llama",)),
+    (Row("mlx", "mxfp8"), ("llama",)),
+    (Row("bitsandbytes", "int8:c0"), ALL),
+    (Row("bitsandbytes", "int8:c0", PARTLY), ("llama",)),
+)
+
+# Formats and models that qplan refuses with exit 3, and why.
+REFUSED = (
+    ("*", "gpt2", "Conv1D weights are transposed: no linear layer is left"),
+    ("mlx", "deepseek-v3", "mlx-lm quantizes kv_b_proj of MLA anew when it loads"),
+    ("mlx", "qwen2-vl", "mlx-lm has no vision tower"),
+)
+
+
+def refused(row, model):
+    """Why qplan refuses to make this folder, or None."""
+    return next((reason for format_, name, reason in REFUSED
+                 if fnmatch.fnmatch(row.format, format_) and name == model.name), None)
+
+
+def cases(engine):
+    """The rows and models that an engine is tried on."""
+    for row, names in ROWS:
+        if row.format in engine.FORMATS:
+            for name in names:
+                yield row, models.MODELS[name]

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Importance of input channels: files of every kind, and what it does to errors.
+
+The three kinds of files are written here from their descriptions. They must give the same bytes; no
+set may have a larger weighted error than by minmax; importance that is the same everywhere changes
+nothing but the record; and what a file says wrongly is refused by its name.
+"""
+
+import argparse
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "golden"))
+import stored  # noqa: E402
+
+# Names here and in llama.cpp, and which of the matrices.
+NAMES = {
+    "model.layers.0.self_attn.q_proj.weight": ("blk.0.attn_q.weight", 0),
+    "model.layers.11.mlp.down_proj.weight": ("blk.11.ffn_down.weight", 0),
+    "model.layers.2.mlp.experts.0.up_proj.weight": ("blk.2.ffn_up_exps.weight", 0),
+    "model.layers.2.mlp.experts.1.up_proj.weight": ("blk.2.ffn_up_exps.weight", 1),
+    "lm_head.weight": ("output.weight", 0),
+}
+ROWS, COLS, GROUP = 12, 128, 64
+CALLS = 3
+
+
+def run(qplan, *args, expected=0):
+    done = subprocess.run([qplan, *map(str, args)], capture_output=True, text=True, check=False)
+    if done.returncode != expected:
+        raise AssertionError(f"{args}: exit {done.returncode}, expected {expected}: {done.stderr}")
+    return done.stdout + done.stderr
+
+
+# ---- Files -----------------------------------------------------------------------------------------
+
+def matrices_of(values):
+    """What llama.cpp's files have: name -> matrices of sums, one behind the other."""
+    joined = {}
+    for name, vector in values.items():
+        there, matrix = NAMES[name]
+        joined.setdefault(there, {})[matrix] = vector
+    return {name: np.stack([rows[i] for i in sorted(rows)]) for name, rows in joined.items()}
+
+
+def write_vectors(path, values, suffix=""):
+    stored.write(path, {name + suffix: stored.packed("F32", v) for name, v in values.items()})
+
+
+def write_dat(path, values):
+    out = [struct.pack("<i", len(matrices_of(values)))]
+    for name, sums in matrices_of(values).items():
+        out.append(struct.pack("<i", len(name)) + name.encode() + struct.pack("<i", CALLS))
+        out.append(struct.pack("<i", sums.size) + (sums * CALLS).astype("<f4").tobytes())
+    out.append(struct.pack("<ii", 7, 4) + b"text")
+    path.write_bytes(b"".join(out))
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def write_gguf(path, values, kind="imatrix"):
+    tensors = {}
+    for name, sums in matrices_of(values).items():
+        tensors[name + ".in_sum2"] = (sums * CALLS).astype("<f4")
+        tensors[name + ".counts"] = np.full((len(sums), 1), CALLS, "<f4")
+    pairs = [text("general.type") + struct.pack("<I", 8) + text(kind),
+             text("imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text("text"),
+             text("imatrix.chunk_count") + struct.pack("<II", 4, 7)]
+    infos, data = [], b""
+    for name, array in tensors.items():
+        infos.append(text(name) + struct.pack("<IQQIQ", 2, array.shape[1], array.shape[0], 0,
+                                              len(data)))
+        data += array.tobytes()
+        data += bytes(-len(data) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(pairs)) + b"".join(pairs + infos)
+    path.write_bytes(head + bytes(-len(head) % 32) + data)
+
+
+# ---- Laws ------------------------------------------------------------------------------------------
+
+class Model:
+    def __init__(self, folder, rng):
+        self.path = folder / "m.safetensors"
+        self.out = folder / "o.safetensors"
+        self.x = {name: (rng.standard_t(5, (ROWS, COLS)) * 0.02).astype(np.float32)
+                  for name in NAMES}
+        # A power of two keeps products with CALLS, and quotients, exact in the order of files.
+        self.values = {name: np.exp2(rng.integers(-9, 4, COLS)).astype(np.float32)
+                       for name in NAMES}
+        stored.write(self.path, {name: stored.packed("F32", x) for name, x in self.x.items()})
+
+    def quantize(self, qplan, *flags, expected=0):
+        return run(qplan, "quantize", self.path, "-o", self.out, "--force", "-q", "--scheme",
+                   f"int4:g{GROUP}", *flags, expected=expected)
+
+    def errors(self, weights):
+        """Weighted squared errors of every set."""
+        tensors = stored.read_file(self.out)
+        errors = []
+        for name, x in self.x.items():
+            packed = np.frombuffer(tensors[name].data, np.uint8).reshape(ROWS, -1)
+            codes = np.stack([packed & 15, packed >> 4], -1).reshape(ROWS, COLS).astype(np.int64)
+            codes -= (codes >> 3) << 4
+            scale = stored.values(tensors[name + "_scale"]).astype(np.float64)
+            y = codes.reshape(ROWS, -1, GROUP) * scale.reshape(ROWS, -1, 1)
+            e = (x.reshape(y.shape).astype(np.float64) - y) ** 2
+            errors.append((e * weights[name].reshape(1, -1, GROUP)).sum(-1).ravel())
+        return np.concatenate(errors)
+
+    def tensors(self):
+        return {name: t.data for name, t in stored.read_file(self.out).items()}
+
+
+def check_kinds(qplan, model, folder):
+    files = {"a.safetensors": write_vectors, "a.dat": write_dat, "a.gguf": write_gguf,
+             "b.safetensors": lambda path, v: write_vectors(path, v, "_importance")}
+    model.quantize(qplan, "--calibrate", "minmax")
+    before = model.errors(model.values)
+    made = set()
+    for name, write in files.items():
+        write(folder / name, model.values)
+        model.quantize(qplan, "--calibrate", "mse", "--importance", folder / name)
+        made.add(model.out.read_bytes())
+        if (model.errors(model.values) > before * (1 + 1e-9)).any():
+            raise AssertionError(f"{name}: a weighted error is larger than by minmax")
+    if len(made) != 1:
+        raise AssertionError("kinds of files give other bytes")
+    weighted = model.errors(model.values).sum()
+    for threads in ("1", "3", "7"):
+        model.quantize(qplan, "--calibrate", "mse", "--importance", folder / "a.gguf", "--threads",
+                       threads)
+        if model.out.read_bytes() not in made:
+            raise AssertionError(f"other bytes with {threads} threads")
+    report = json.loads(run(qplan, "verify", "--json", "-q", model.out, model.path))
+    names = {t["calibrate"] for t in report["tensors"]}
+    if names != {"mse:fast+importance"}:
+        raise AssertionError(f"records have {names}")
+    model.quantize(qplan, "--calibrate", "mse")
+    if weighted >= model.errors(model.values).sum():
+        raise AssertionError("weighted errors are not lower than without importance")
+
+
+def check_alike(qplan, model, folder):
+    model.quantize(qplan, "--calibrate", "mse")
+    expected = model.tensors()
+    write_vectors(folder / "one", {name: np.full(COLS, 5, np.float32) for name in NAMES})
+    model.quantize(qplan, "--calibrate", "mse", "--importance", folder / "one")
+    if model.tensors() != expected:
+        raise AssertionError("importance that is the same everywhere changes bytes")
+
+
+def check_merge(qplan, model, folder):
+    """Two files are added; half of the tensors in each are as good as all in one."""
+    names = list(NAMES)
+    for i, part in enumerate((names[:2], names[2:])):
+        write_gguf(folder / f"part{i}", {name: model.values[name] for name in part})
+    write_gguf(folder / "all", model.values)
+    model.quantize(qplan, "--calibrate", "mse", "--importance", folder / "all")
+    expected = model.out.read_bytes()
+    model.quantize(qplan, "--calibrate", "mse", "--importance", folder / "part0", "--importance",
+                   folder / "part1")
+    if model.out.read_bytes() != expected:
+        raise AssertionError("two files are not one")
+
+
+def check_documents(qplan, model, folder):
+    """A plan names what it needs, and is refused without it."""
+    plan = folder / "plan.json"
+    made = ("--calibrate", "mse", "--importance", folder / "all")
+    model.quantize(qplan, *made)
+    expected = model.out.read_bytes()
+    run(qplan, "plan", "--scheme", f"int4:g{GROUP}", *made, "--force", "-o", plan, model.path)
+    again = ("quantize", "--plan", plan, model.path, "-o", model.out, "--force", "-q")
+    run(qplan, *again, "--importance", folder / "all")
+    if model.out.read_bytes() != expected:
+        raise AssertionError("the plan gives other bytes")
+    if "--importance" not in run(qplan, *again, expected=3):
+        raise AssertionError("no hint that importance is needed")
+    run(qplan, "verify", "--exact", model.out, model.path, expected=1)
+    data = bytearray(model.out.read_bytes())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    at = begin + json.loads(data[8:begin])["lm_head.weight_scale"]["data_offsets"][0]
+    data[at:at + 4] = np.float32(1e30).tobytes()
+    model.out.write_bytes(data)
+    run(qplan, "verify", model.out, model.path, expected=1)
+
+
+def check_inspect(qplan, model, folder):
+    for name in ("a.gguf", "a.dat"):
+        lines = run(qplan, "inspect", folder / name).splitlines()
+        most = max(model.values["lm_head.weight"])
+        wanted = f"output.weight  [{COLS}]  mean {np.mean(model.values['lm_head.weight']):.3g}  " \
+                 f"largest {most:.3g}"
+        if wanted not in lines or len(lines) != 1 + len(matrices_of(model.values)):
+            raise AssertionError(f"inspect of {name}: expected {wanted}, found {lines}")
+
+
+def check_faults(qplan, model, folder):
+    bad = folder / "bad"
+    importance = ("--calibrate", "mse", "--importance", bad)
+
+    def refuse(words, flags=importance, expected=3):
+        said = model.quantize(qplan, *flags, expected=expected)
+        if words not in said:
+            raise AssertionError(f"expected '{words}', found '{said}'")
+
+    for value in (-1.0, np.nan, np.inf):
+        values = {**model.values, "lm_head.weight": model.values["lm_head.weight"].copy()}
+        values["lm_head.weight"][7] = value
+        write_vectors(bad, values)
+        refuse("'lm_head.weight': bad importance at 7")
+        write_dat(bad, values)
+        refuse("'output.weight': bad importance")
+    write_vectors(bad, {**model.values, "lm_head.weight": np.ones(COLS + 1, np.float32)})
+    refuse("'lm_head.weight': importance lm_head.weight is not for this tensor")
+    write_vectors(bad, {n: v for n, v in model.values.items() if n != "lm_head.weight"})
+    refuse("no importance is known of: 'lm_head.weight'",
+           (*importance, "--importance-missing", "error"))
+    if "no importance is known of 1 tensor" not in run(
+            qplan, "quantize", model.path, "-o", model.out, "--force", *importance):
+        raise AssertionError("a tensor that no file knows is not told")
+    refuse("mse", ("--importance", bad), 2)
+    write_gguf(bad, model.values, "model")
+    refuse("general.type is not imatrix")
+    for write in (write_gguf, write_dat):
+        write(bad, model.values)
+        whole = bad.read_bytes()
+        for n in (0, 1, 5, 30, len(whole) // 3, len(whole) - 33):
+            bad.write_bytes(whole[:n])
+            refuse("not a file of importance")
+    bad.write_bytes(b"not one of them at all")
+    refuse("not a file of importance")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--qplan", required=True)
+    qplan = parser.parse_args().qplan
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        model = Model(folder, np.random.default_rng(18))
+        check_kinds(qplan, model, folder)
+        check_alike(qplan, model, folder)
+        check_merge(qplan, model, folder)
+        check_documents(qplan, model, folder)
+        check_inspect(qplan, model, folder)
+        check_faults(qplan, model, folder)
+    print("importance: as it should be")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+/*
+ * test_format_rows.c - what the rows of the layouts say before any data is read: which schemes and
+ * tensors they store, and what config.json gets where tensors differ or are kept. The texts follow
+ * from the rules by which engines match names: vLLM by parts of names, transformers and GPTQModel
+ * by regular expressions, MLX by whole names.
+ */
+#include "support.h"
+
+#include "formats/format.h"
+
+/* ---- Schemes and tensors -----------------------------------------------------------------------
+ */
+
+struct fit_case {
+    const char *format, *scheme;
+    enum qplan_storage storage;
+    enum qplan_activations activations;
+    const char *fitted; /* the text of what is stored, or a part of the reason */
+};
+
+static const struct fit_case fits[] = {
+    {"compressed-tensors", "int8:c0", QPLAN_STORAGE_F64, 0, "int8:c0"},
+    {"compressed-tensors", "uint4:g32", QPLAN_STORAGE_BF16, 0, "int4:g32:asym:bf16"},
+    {"compressed-tensors", "int8:c1", QPLAN_STORAGE_F32, 0, "with gN or c0"},
+    {"compressed-tensors", "int8:c0:narrow", QPLAN_STORAGE_F32, 0, "full range"},
+    {"compressed-tensors", "int3:g32:asym", QPLAN_STORAGE_F32, 0, "4 or 8 bits"},
+    {"compressed-tensors", "int4:g32:f16", QPLAN_STORAGE_F32, 0, "type of the weights"},
+    {"compressed-tensors", "int4:c0", QPLAN_STORAGE_F32, QPLAN_ACTIVATIONS_DYNAMIC, "dynamic"},
+    {"compressed-tensors", "int8:g32", QPLAN_STORAGE_F32, QPLAN_ACTIVATIONS_DYNAMIC, "dynamic"},
+    {"gptq", "uint4:g64:sym", QPLAN_STORAGE_BF16, 0, "int4:g64:f16"},
+    {"gptq", "int8:c0", QPLAN_STORAGE_F32, 0, "int8:c0:f16"},
+    {"gptq", "int4:g32", QPLAN_STORAGE_F32, 0, "int4:g32:f16"},
+    {"gptq", "int4:g128:asym", QPLAN_STORAGE_F32, 0, "gptq_v2"},
+    {"gptq", "int4:g16", QPLAN_STORAGE_F32, 0, "g32, g64, g128 or c0"},
+    {"gptq", "int4:c1", QPLAN_STORAGE_F32, 0, "g32, g64, g128 or c0"},
+    {"gptq", "int4:c0:narrow", QPLAN_STORAGE_F32, 0, "full range"},
+    {"gptq", "int3:g32", QPLAN_STORAGE_F32, 0, "int4 or int8"},
+    {"gptq", "int4:g32:bf16", QPLAN_STORAGE_F32, 0, "f16"},
+    {"gptq_v2", "uint4:g128", QPLAN_STORAGE_F32, 0, "int4:g128:asym:f16"},
+    {"awq", "int4:g128", QPLAN_STORAGE_F32, 0, "uint4:g128:sym:f16"},
+    {"awq", "uint4:g48:f16", QPLAN_STORAGE_F32, 0, "uint4:g48:f16"},
+    {"awq", "uint8:g128", QPLAN_STORAGE_F32, 0, "uint4"},
+    {"awq", "uint4:c0", QPLAN_STORAGE_F32, 0, "gN"},
+    {"awq", "int4:g128:narrow", QPLAN_STORAGE_F32, 0, "full range"},
+    {"awq", "uint4:g128:bf16", QPLAN_STORAGE_F32, 0, "f16"},
+    {"mlx", "int4:g64", QPLAN_STORAGE_F64, 0, "uint4:g64:sym"},
+    {"mlx", "uint6:g128", QPLAN_STORAGE_F16, 0, "uint6:g128:bias:f16"},
+    {"mlx", "uint7:g64", QPLAN_STORAGE_F32, 0, "2, 3, 4, 5, 6 or 8 bits"},
+    {"mlx", "uint4:g16", QPLAN_STORAGE_F32, 0, "g32, g64 or g128"},
+    {"mlx", "uint4:c0", QPLAN_STORAGE_F32, 0, "g32, g64 or g128"},
+    {"mlx", "int4:g64:narrow", QPLAN_STORAGE_F32, 0, "full range"},
+    {"mlx", "uint4:g64:f16", QPLAN_STORAGE_F32, 0, "type of the weights"},
+    {"bitsandbytes", "int8:c0", QPLAN_STORAGE_BF16, 0, "int8:c0:narrow"},
+    {"bitsandbytes", "int8:c0:narrow", QPLAN_STORAGE_F64, 0, "int8:c0:narrow"},
+    {"bitsandbytes", "uint8:c0:sym", QPLAN_STORAGE_F32, 0, "int8:c0"},
+    {"bitsandbytes", "int8:c0:asym", QPLAN_STORAGE_F32, 0, "int8:c0"},
+    {"bitsandbytes", "int8:c1", QPLAN_STORAGE_F32, 0, "int8:c0"},
+    {"bitsandbytes", "int8:t", QPLAN_STORAGE_F32, 0, "int8:c0"},
+    {"bitsandbytes", "int8:c0:f16", QPLAN_STORAGE_F32, 0, "f32"},
+    {"comfyui", "int8:t", QPLAN_STORAGE_BF16, 0, "int8:t"},
+    {"comfyui", "int8:c0", QPLAN_STORAGE_F32, 0, "int8:c0"},
+    {"comfyui", "uint8:t", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
+    {"comfyui", "int8:c1", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
+    {"comfyui", "int8:g32", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
+    {"comfyui", "int8:t:asym", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
+    {"comfyui", "int8:t:narrow", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
+    {"comfyui", "int8:t:f16", QPLAN_STORAGE_F32, 0, "f32"},
+};
+
+static void a_scheme_becomes_what_a_layout_stores_or_is_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(fits); i++) {
+        const struct fit_case *c = &fits[i];
+        const struct qp_format_options options = {.activations = c->activations};
+        struct qplan_scheme scheme = scheme_of(c->scheme);
+        char text[QPLAN_SCHEME_TEXT];
+        const char *reason = qp_format_find(c->format)->fit(&scheme, c->storage, &options);
+        (void)qplan_scheme_format(&scheme, text);
+        if (reason ? !strstr(reason, c->fitted) : strcmp(text, c->fitted) != 0)
+            fail_msg("%s %s: expected %s, found %s", c->format, c->scheme, c->fitted,
+                     reason ? reason : text);
+    }
+}
+
+static const struct {
+    const char *format, *name;
+    unsigned rank;
+    uint64_t shape[3];
+    const char *reason; /* NULL = it is stored */
+} misfits[] = {
+    {"compressed-tensors", "a.weight", 2, {5, 64}, NULL},
+    {"compressed-tensors", "a.weight", 2, {5, 48}, "rows not a multiple of 32"},
+    {"compressed-tensors", "a.w", 2, {5, 64}, "not named .weight"},
+    {"gptq", "a.weight", 2, {32, 64}, NULL},
+    {"gptq", "a.weight", 2, {32, 48}, "rows not a multiple of 32"},
+    {"gptq", "a.weight", 2, {48, 64}, "columns not a multiple of 32"},
+    {"gptq_v2", "weights", 2, {32, 64}, "not named .weight"},
+    {"awq", "a.weight", 2, {8, 5}, NULL},
+    {"awq", "a.weight", 2, {12, 64}, "columns not a multiple of 8"},
+    {"awq", "a.bias", 2, {8, 64}, "not named .weight"},
+    {"mlx", "a.weight", 2, {3, 64}, NULL},
+    {"mlx", "a.0.switch_mlp.up_proj.weight", 3, {2, 3, 64}, NULL},
+    {"mlx", "a.0.conv.weight", 3, {2, 3, 64}, "not 2-D"},
+    {"mlx", "a.0.conv.weight", 4, {2, 3, 1}, "not 2-D"},
+    {"mlx", "a.experts.1.weight", 2, {3, 64}, "experts that are not stacked"},
+    {"mlx", "a", 2, {3, 64}, "not named .weight"},
+    {"bitsandbytes", "a.weight", 2, {3, 5}, NULL},
+    {"bitsandbytes", "a.w", 2, {3, 5}, "not named .weight"},
+    {"comfyui", "a.weight", 2, {3, 5}, NULL},
+    {"comfyui", "weight", 2, {3, 5}, "not named .weight"},
+};
+
+static void a_tensor_that_engines_cannot_load_has_a_reason(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(misfits); i++) {
+        const struct qplan_scheme scheme = scheme_of("int4:g32");
+        const struct qp_tensor t = {.name = misfits[i].name,
+                                    .scheme = &scheme,
+                                    .name_len = (uint32_t)strlen(misfits[i].name),
+                                    .shape = misfits[i].shape,
+                                    .rank = (uint8_t)misfits[i].rank};
+        const char *reason = qp_format_find(misfits[i].format)->misfit(&t);
+        if (!reason != !misfits[i].reason || (reason && strcmp(reason, misfits[i].reason) != 0))
+            fail_msg("%s %s: expected %s, found %s", misfits[i].format, t.name,
+                     misfits[i].reason ? misfits[i].reason : "none", reason ? reason : "none");
+    }
+}
+
+/* ---- config.json -------------------------------------------------------------------------------
+ */
+
+#define MOST_TENSORS 8
+
+/* Tensors of an output, ended by NULL, each "NAME SCHEME", or "NAME" if it is kept. */
+struct config_case {
+    const char *format;
+    const char *tensors[MOST_TENSORS + 1];
+    const char *parts[5]; /* that the text has, ended by NULL; with ! in front: has not */
+};
+
+static const struct config_case configs[] = {
+    {"bitsandbytes",
+     {"m.l.0.up.weight int8:c0", "m.l.1.up.weight", "m.l.1.x+y.weight", "visual.l.0.up.weight"},
+     {"\"load_in_8bit\":true,\"load_in_4bit\":false",
+      "\"llm_int8_skip_modules\":[\"lm_head\",\"cls.predictions.decoder\",\"(.*[.])?visual\","
+      "\"(.*[.])?x\\\\+y\",\"l.1.up\",\"m.l.1.up\"]"}},
+    {"compressed-tensors",
+     {"l.0.up.weight int4:g32", "l.0.down.weight int4:g32:f16", "norm.weight"},
+     {"\"targets\":[\"Linear\"]", "\"ignore\":[\"lm_head\",\"re:(.*[.])?norm([.].*)?$\"]"}},
+    {"compressed-tensors",
+     {"l.0.up.weight int4:g32", "l.0.down.weight int8:c0", "l.1.up.weight", "x+y.weight",
+      "l..weight"},
+     {"\"group_0\":{\"targets\":[\"re:(.*[.])?l[.]0[.]up$\"]",
+      "\"group_1\":{\"targets\":[\"re:(.*[.])?l[.]0[.]down$\"]",
+      "\"ignore\":[\"lm_head\",\"re:(.*[.])?x\\\\+y([.].*)?$\",\"re:(.*[.])?l[.]$\",\"re:(.*[.])?l["
+      ".]1[.]up$\"]"}},
+    {"gptq",
+     {"m.l.0.up.weight int4:g32", "m.l.1.up.weight int4:g32", "norm.weight"},
+     {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,\"desc_act\":false,\"sym\":true,"
+      "\"checkpoint_format\":\"gptq\",\"lm_head\":false,\"true_sequential\":true,"
+      "\"damp_percent\":0.1,\"static_groups\":false,\"meta\":"}},
+    {"gptq",
+     {"lm_head.weight int8:c0", "m.l.0.up.weight int4:g32", "m.l.1.a+b.weight int8:g64"},
+     {"\"bits\":8,\"group_size\":-1", "\"lm_head\":true",
+      "\"dynamic\":{\"+:(.*[.])?l[.]0[.]up$\":{\"bits\":4,\"group_size\":32},"
+      "\"+:(.*[.])?l[.]1[.]a\\\\+b$\":{\"bits\":8,\"group_size\":64}}"}},
+    {"gptq",
+     {"m.l.0.down.weight", "m.l.0.up.weight int4:g32", "m.l.1.down.weight",
+      "m.l.1.up.weight int4:g32"},
+     {"\"modules_in_block_to_quantize\":[[\"up\"]]"}},
+    {"gptq",
+     {"m.l.0.up.weight", "m.l.1.up.weight int4:g32", "x.weight int4:g32"},
+     {"\"modules_in_block_to_quantize\":[[\"l.1.up\",\"x\"]]"}},
+    {"gptq_v2",
+     {"l.0.up.weight int4:g32:asym", "l.0.down.weight int4:g32"},
+     {"\"sym\":false", "\"checkpoint_format\":\"gptq_v2\"", "!dynamic"}},
+    {"gptq", {"l.0.up.weight"}, {"\"quant_method\":\"gptq\""}},
+    {"awq", {"l.0.up.weight uint4:g32"}, {"\"group_size\":32", "\"modules_to_not_convert\":null"}},
+    {"awq",
+     {"l.0.gate.weight", "l.0.gate_proj.weight uint4:g64", "l.0.up.weight uint4:g64",
+      "l.1.gate_proj.weight", "lm_head.weight", "vision.3.fc.weight"},
+     {"\"group_size\":64", "\"modules_to_not_convert\":[\"l.1.gate_proj\",\"lm_head\","
+                           "\"vision\",\"(.*[.])?l[.]0[.]gate\",\"(.*[.])?vision\"]"}},
+    {"awq",
+     {"l.0.gate_proj.up.weight", "l.0.gate_proj.weight uint4:g64", "l.0.l.weight",
+      "l.0.up.weight uint4:g64", "l.-1.weight"},
+     {"\"l.0.gate_proj.up\"", "\"l.0.l\""}},
+    {"awq", {"l.0.up.weight"}, {"\"group_size\":0", "[\"l\",\"(.*[.])?l\"]"}},
+    {"mlx", {"a.weight"}, {"{\"group_size\":64,\"bits\":4,\"mode\":\"affine\"}"}},
+    {"mlx", {"a.weight uint8:g32"}, {"{\"group_size\":32,\"bits\":8,\"mode\":\"affine\"}"}},
+    {"mlx",
+     {"a.weight uint4:g64", "b.weight uint4:g64", "c.weight uint8:g64", "d.weight uint4:g32",
+      "e.weight"},
+     {"{\"group_size\":64,\"bits\":4,\"mode\":\"affine\",\"c\":{\"group_size\":64,\"bits\":8},"
+      "\"d\":{\"group_size\":32,\"bits\":4}}"}},
+};
+
+/* One tensor of an outline, by its text. */
+static void read_tensor(const char *text, struct qp_tensor *t, struct qplan_scheme *scheme)
+{
+    static const uint64_t shape[] = {64, 64};
+    const char *blank = strchr(text, ' ');
+    const size_t n = blank ? (size_t)(blank - text) : strlen(text);
+    *t = (struct qp_tensor){.name = text, .name_len = (uint32_t)n, .shape = shape, .rank = 2};
+    if (blank) {
+        *scheme = scheme_of(blank + 1);
+        t->scheme = scheme;
+    }
+}
+
+static void check_config(const struct config_case *c)
+{
+    const struct qp_format_options options = {.activations = QPLAN_ACTIVATIONS_NONE};
+    struct qplan_scheme schemes[MOST_TENSORS];
+    struct qp_tensor tensors[MOST_TENSORS];
+    const struct qp_tensor *list[MOST_TENSORS];
+    struct qp_outline outline = {.tensors = list, .options = &options};
+    struct qp_writer w;
+    for (; c->tensors[outline.n]; outline.n++) {
+        read_tensor(c->tensors[outline.n], &tensors[outline.n], &schemes[outline.n]);
+        list[outline.n] = &tensors[outline.n];
+    }
+    qp_writer_init(&w);
+    qp_format_find(c->format)->config(&w, &outline);
+    qp_put(&w, "", 1);
+    assert_int_equal(w.error, 0);
+    for (size_t i = 0; c->parts[i]; i++) {
+        const bool is_unwanted = c->parts[i][0] == '!';
+        if (is_unwanted == (strstr(w.data, c->parts[i] + is_unwanted) != NULL))
+            fail_msg("%s: %s %s", c->parts[i], is_unwanted ? "is in" : "is not in", w.data);
+    }
+    qp_writer_free(&w);
+}
+
+static void config_json_names_what_differs_and_what_is_kept(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(configs); i++)
+        check_config(&configs[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_scheme_becomes_what_a_layout_stores_or_is_refused),
+        cmocka_unit_test(a_tensor_that_engines_cannot_load_has_a_reason),
+        cmocka_unit_test(config_json_names_what_differs_and_what_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
