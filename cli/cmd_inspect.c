@@ -45,6 +45,19 @@ static enum qplan_status open_files(struct inspection *in, struct qplan_error *e
     return qplan_checkpoint_decode(in->source, err);
 }
 
+/* Shows an imatrix, of which nothing can be measured. */
+static enum qplan_status show_imatrix(const struct args *args, const char *path,
+                                      struct qplan_error *err)
+{
+    static const char *const of_models[] = {"against", "tensors", "include", "fail-if", "json"};
+    for (size_t i = 0; i < sizeof of_models / sizeof of_models[0]; i++)
+        if (args_has(args, of_models[i]))
+            return cli_fail(err, QPLAN_ERR_INVALID, path,
+                            "--%s needs a checkpoint: expected safetensors, found an imatrix",
+                            of_models[i]);
+    return qplan_importance_write_text(path, cli_write_stdout, NULL, err);
+}
+
 static enum qplan_status run_all(struct inspection *in, struct qplan_error *err)
 {
     const char *path;
@@ -52,8 +65,8 @@ static enum qplan_status run_all(struct inspection *in, struct qplan_error *err)
     CLI_TRY(task_read_gates(&in->task, in->args, err));
     CLI_TRY(task_model_path(in->args, 0, "FILE", &path, err));
     const enum qplan_status opened = open_files(in, err);
-    if (opened == QPLAN_ERR_INVALID && !in->file && qplan_importance_is(path))
-        return qplan_importance_write_text(path, cli_write_stdout, NULL, err);
+    if (opened == QPLAN_ERR_INVALID && !in->file && qplan_importance_is_imatrix(path))
+        return show_imatrix(in->args, path, err);
     CLI_TRY(opened);
     struct qplan_inspect_options inspect_options = {
         .against = in->source,

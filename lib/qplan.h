@@ -487,8 +487,13 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
                                   const struct qplan_plan_options *options,
                                   struct qplan_error *err);
 
-/* Whether a file can be read as importance of weights, and what it says: a line a weight. */
-bool qplan_importance_is(const char *path);
+/*
+ * Whether a file is an imatrix of llama.cpp. A safetensors file never is: it is a checkpoint, and
+ * whatever is wrong with it is said of the checkpoint.
+ */
+bool qplan_importance_is_imatrix(const char *path);
+
+/* What a file of importance says, a line a weight. INVALID, IO, MEMORY. */
 enum qplan_status qplan_importance_write_text(const char *path, qplan_write_fn write, void *ctx,
                                               struct qplan_error *err);
 

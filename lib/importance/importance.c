@@ -125,22 +125,45 @@ static enum qplan_status read_whole(struct qp_importance *importance, const stru
     return status;
 }
 
+/* Whether what is open begins as a safetensors file does: a length, and then an object. */
+static enum qplan_status begins_as_safetensors(const struct qp_file *in, bool *out,
+                                               struct qplan_error *err)
+{
+    unsigned char begin[9] = {0};
+    if (in->size >= sizeof begin)
+        QP_TRY(qp_file_read(in, 0, begin, sizeof begin, err));
+    *out = begin[8] == '{';
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_importance_read(struct qp_importance *importance, const char *path,
                                      struct qplan_error *err)
 {
     struct qp_file in;
-    unsigned char begin[9] = {0};
+    bool is_safetensors = false;
     QP_TRY(qp_file_open(&in, path, err));
-    enum qplan_status status = QPLAN_OK;
-    if (in.size >= sizeof begin)
-        status = qp_file_read(&in, 0, begin, sizeof begin, err);
-    const bool is_safetensors = begin[8] == '{';
+    enum qplan_status status = begins_as_safetensors(&in, &is_safetensors, err);
     if (status == QPLAN_OK && !is_safetensors)
         status = read_whole(importance, &in, err);
     qp_file_close(&in);
     if (status == QPLAN_OK && is_safetensors)
         status = qp_importance_read_vectors(importance, path, err);
     return status;
+}
+
+bool qplan_importance_is_imatrix(const char *path)
+{
+    struct qp_importance importance = {.n_entries = 0};
+    struct qplan_error unused;
+    struct qp_file in;
+    bool is_safetensors = false;
+    if (qp_file_open(&in, path, &unused) != QPLAN_OK)
+        return false;
+    const bool can = begins_as_safetensors(&in, &is_safetensors, &unused) == QPLAN_OK &&
+                     !is_safetensors && read_whole(&importance, &in, &unused) == QPLAN_OK;
+    qp_file_close(&in);
+    qp_importance_free(&importance);
+    return can;
 }
 
 void qp_importance_free(struct qp_importance *importance)

@@ -8,15 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-bool qplan_importance_is(const char *path)
-{
-    struct qp_importance importance = {.n_entries = 0};
-    struct qplan_error unused;
-    const bool can = qp_importance_read(&importance, path, &unused) == QPLAN_OK;
-    qp_importance_free(&importance);
-    return can;
-}
-
 /* The mean over all columns, and the largest of them. */
 static void measure(const struct qp_importance_entry *entry, double *mean, double *most)
 {

@@ -202,6 +202,11 @@ def check_inspect(qplan, model, folder):
                  f"largest {most:.3g}"
         if wanted not in lines or len(lines) != 1 + len(matrices_of(model.values)):
             raise AssertionError(f"inspect of {name}: expected {wanted}, found {lines}")
+        for flags in (("--json",), ("--tensors",), ("--fail-if", "bpw>9"), ("--against", "source")):
+            done = subprocess.run([qplan, "inspect", *flags, folder / name], capture_output=True,
+                                  text=True)
+            if done.returncode != 3 or done.stdout or flags[0] not in done.stderr:
+                raise AssertionError(f"inspect {flags} of {name}: {done}")
 
 
 def check_faults(qplan, model, folder):
