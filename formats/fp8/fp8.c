@@ -4,15 +4,39 @@
  *
  * A weight M.weight is its codes under that name, and M.weight_scale_inv, which in spite of its
  * name is what codes are multiplied with.
+ *
+ * Where config.json says so by "scale_fmt": "ue8m0", scales are powers of two: numbers of type F32,
+ * or exponents in bytes. Such are read, and not written.
  */
 #include "formats/build.h"
 #include "formats/modules.h"
+#include "formats/record.h"
 #include "lib/base/alloc.h"
 #include "lib/base/json.h"
 
 #include <errno.h>
 
 #define BLOCK 128
+
+/* How scales are stored: the first as qplan writes them, the others where they are powers of two.
+ */
+enum { FLOATS, POWERS, EXPONENTS, EXPONENTS_U8 };
+
+static const struct scales {
+    enum qplan_storage storage;
+    struct qplan_scheme scheme;
+} scales[] = {
+#define SCHEME(type)                                                                               \
+    {                                                                                              \
+        .dtype = QPLAN_F8E4M3, .granularity = QPLAN_PER_BLOCK, .block_rows = BLOCK,                \
+        .block_cols = BLOCK, .scale_dtype = (type)                                                 \
+    }
+    [FLOATS] = {QPLAN_STORAGE_F32, SCHEME(QPLAN_F32)},
+    [POWERS] = {QPLAN_STORAGE_F32, SCHEME(QPLAN_F32)},
+    [EXPONENTS] = {QPLAN_STORAGE_F8_E8M0, SCHEME(QPLAN_E8M0)},
+    [EXPONENTS_U8] = {QPLAN_STORAGE_U8, SCHEME(QPLAN_E8M0)},
+#undef SCHEME
+};
 
 static const char weight[] = ".weight", scale_suffix[] = "_scale_inv";
 
@@ -43,7 +67,7 @@ static unsigned variant(const struct qp_tensor *t, const struct qp_format_option
 {
     (void)t;
     (void)options;
-    return 0;
+    return FLOATS;
 }
 
 static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, struct qp_part *parts,
@@ -54,15 +78,18 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
     const struct qp_matrix sets = qp_row_sets(t->scheme, t->shape);
     const struct qp_entry_wish wishes[] = {
         {t->name, t->name_len, "", QPLAN_STORAGE_F8_E4M3, 2, {rows, cols}},
-        {t->name, t->name_len, scale_suffix, QPLAN_STORAGE_F32, 2, {sets.rows, sets.cols}},
+        {t->name, t->name_len, scale_suffix, scales[t->variant].storage, 2, {sets.rows, sets.cols}},
     };
     if (!qp_build_entry(&entries[0], &wishes[0], arena) ||
         !qp_build_entry(&entries[1], &wishes[1], arena))
         return 0;
     parts[0] = (struct qp_part){
         .role = QP_CODES, .place = &codes, .matrix = {rows, cols}, .entry = &entries[0]};
-    parts[1] = (struct qp_part){
-        .role = QP_SCALE, .place = qp_scale_place(QPLAN_F32), .matrix = sets, .entry = &entries[1]};
+    parts[1] = (struct qp_part){.role = QP_SCALE,
+                                .place = qp_scale_place(t->scheme->scale_dtype),
+                                .of_powers = t->variant == POWERS,
+                                .matrix = sets,
+                                .entry = &entries[1]};
     return 2;
 }
 
@@ -72,6 +99,35 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 static bool is(const struct qp_listing *listing)
 {
     return qp_is_quant_method(listing, "fp8");
+}
+
+/* Whether scales are powers of two. Those that qplan writes, and records, are any floats. */
+static enum qplan_status read_scale_fmt(const struct qp_listing *listing, bool *powers,
+                                        struct qplan_error *err)
+{
+    const struct qp_tree *tree = listing->config;
+    const struct qp_tree_value *fmt =
+        qp_tree_member(tree, qp_quantization_config(listing), "scale_fmt");
+    const bool recorded = qp_has_records(listing);
+    char shown[QP_QUOTED];
+    *powers = fmt && qp_tree_is_string(tree, fmt, "ue8m0");
+    if (!fmt || (*powers && !recorded) || qp_tree_is_string(tree, fmt, "float"))
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, tree->name, "scale_fmt: expected %s, found %s",
+                   recorded ? "float, as the scales are that are recorded" : "float or ue8m0",
+                   qp_tree_show(shown, tree, fmt));
+}
+
+/* How the scales of a weight are stored: of powers of two the type of the scales tells. */
+static unsigned scales_of(const struct qp_listing *listing, const struct qplan_entry *codes,
+                          bool powers)
+{
+    const struct qplan_entry *entry =
+        qp_listing_sibling(listing, codes->name, codes->name_len, scale_suffix);
+    unsigned kind = powers ? EXPONENTS_U8 : FLOATS;
+    while (kind > POWERS && (!entry || entry->storage != scales[kind].storage))
+        kind--;
+    return kind;
 }
 
 static enum qplan_status check_config(const struct qp_listing *listing, struct qplan_error *err)
@@ -101,14 +157,11 @@ static enum qplan_status refuse(const struct qp_listing *listing, const struct q
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
-    static const struct qplan_scheme scheme = {.dtype = QPLAN_F8E4M3,
-                                               .granularity = QPLAN_PER_BLOCK,
-                                               .block_rows = BLOCK,
-                                               .block_cols = BLOCK,
-                                               .scale_dtype = QPLAN_F32};
+    bool powers;
     enum qplan_storage storage = QPLAN_STORAGE_F32;
     (void)arena; /* all that a tensor points to is in the listing */
     QP_TRY(check_config(listing, err));
+    QP_TRY(read_scale_fmt(listing, &powers, err));
     (void)qp_model_storage(listing, &storage);
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
@@ -120,12 +173,14 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
             continue;
         if (entry->rank != 2 || qp_entry_elements(entry) == 0)
             return refuse(listing, entry, "expected codes with two axes", err);
+        const unsigned kind = scales_of(listing, entry, powers);
         const struct qp_tensor t = {.name = entry->name,
                                     .name_len = entry->name_len,
                                     .shape = entry->shape,
                                     .rank = 2,
                                     .storage = (uint8_t)storage,
-                                    .scheme = &scheme};
+                                    .variant = (uint8_t)kind,
+                                    .scheme = &scales[kind].scheme};
         if (!qp_add_tensor(tensors, n, &t))
             return qp_fail_memory(err, listing->shown, sizeof t);
     }

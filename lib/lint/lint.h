@@ -95,6 +95,7 @@ enum qplan_status qp_lint_conv1d(struct qp_lint *lint);
 enum qplan_status qp_lint_not_finite(struct qp_lint *lint);
 enum qplan_status qp_lint_zero_scale(struct qp_lint *lint);
 enum qplan_status qp_lint_negative(struct qp_lint *lint);
+enum qplan_status qp_lint_no_power(struct qp_lint *lint);
 enum qplan_status qp_lint_middle(struct qp_lint *lint);
 
 enum qplan_status qp_lint_ct_status(struct qp_lint *lint);
@@ -124,6 +125,7 @@ enum qplan_status qp_lint_mlx_refused(struct qp_lint *lint);
 enum qplan_status qp_lint_mlx_rope(struct qp_lint *lint);
 
 enum qplan_status qp_lint_loaded(struct qp_lint *lint);
+enum qplan_status qp_lint_ragged_blocks(struct qp_lint *lint);
 enum qplan_status qp_lint_asymmetric(struct qp_lint *lint);
 enum qplan_status qp_lint_w8a8_experts(struct qp_lint *lint);
 enum qplan_status qp_lint_random_experts(struct qp_lint *lint);

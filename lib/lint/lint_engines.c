@@ -7,9 +7,9 @@
 static const struct {
     const char *engine, *layouts;
 } loaded[] = {
-    {"vllm", "compressed-tensors gptq gptq_v2 awq"},
-    {"sglang", "compressed-tensors gptq gptq_v2 awq bitsandbytes"},
-    {"transformers", "compressed-tensors gptq gptq_v2 awq bitsandbytes"},
+    {"vllm", "compressed-tensors fp8 gptq gptq_v2 awq modelopt"},
+    {"sglang", "compressed-tensors fp8 gptq gptq_v2 awq bitsandbytes"},
+    {"transformers", "compressed-tensors fp8 gptq gptq_v2 awq bitsandbytes"},
     {"mlx", "mlx awq"},
     {"comfyui", "comfyui"},
 };
@@ -132,6 +132,18 @@ enum qplan_status qp_lint_group(struct qp_lint *l)
 static bool is_odd_shape(const struct qp_tensor *t)
 {
     return t->rank == 2 && !is_bytes(t) && (t->shape[0] % 64 != 0 || t->shape[1] % 128 != 0);
+}
+
+static bool has_ragged_blocks(const struct qp_tensor *t)
+{
+    return t->shape[0] % t->scheme->block_rows != 0 || t->shape[1] % t->scheme->block_cols != 0;
+}
+
+enum qplan_status qp_lint_ragged_blocks(struct qp_lint *l)
+{
+    return find_each(l, has_ragged_blocks,
+                     "its rows or columns are no multiple of 128: transformers 5.23 decodes it "
+                     "wrongly, or not at all");
 }
 
 enum qplan_status qp_lint_tiles(struct qp_lint *l)

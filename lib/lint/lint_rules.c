@@ -6,9 +6,9 @@
 #define CT      "compressed-tensors"
 #define BNB     "bitsandbytes"
 #define FUSED   "compressed-tensors gptq gptq_v2 awq"
-#define SCALED  "compressed-tensors gptq gptq_v2 awq mlx comfyui qplan"
-#define ABOVE   "compressed-tensors gptq gptq_v2 awq bitsandbytes comfyui qplan"
-#define ENGINES "compressed-tensors gptq gptq_v2 awq bitsandbytes"
+#define SCALED  "compressed-tensors fp8 gptq gptq_v2 awq mlx comfyui qplan"
+#define ABOVE   "compressed-tensors fp8 gptq gptq_v2 awq bitsandbytes comfyui qplan"
+#define ENGINES "compressed-tensors fp8 gptq gptq_v2 awq bitsandbytes"
 #define GPUS    "vllm sglang"
 
 #define ERROR(id, layouts, engines, about)                                                         \
@@ -50,6 +50,8 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L12", FUSED, NULL, "quantized weights of GPT-2, which are stored [in,out]"), true,
      qp_lint_conv1d},
     {ERROR("L13", ENGINES, NULL, "a quantized embedding"), true, qp_lint_embeddings},
+    {ERROR("L14", "fp8", NULL, "a scale that is no power of two, and scale_fmt is ue8m0"), true,
+     qp_lint_no_power},
 
     /* compressed-tensors: config.json and stored tensors. */
     {ERROR("L20", CT, NULL, "quantization_status is not \"compressed\""), false, qp_lint_ct_status},
@@ -114,6 +116,8 @@ const struct qp_lint_rule qp_lint_rules[] = {
            "layers that mlx-lm does not load: experts not stacked, kv_b_proj, vision"),
      true, qp_lint_mlx_refused},
     {WARNING("L50", "mlx", NULL, "rope_parameters without a rope_theta"), true, qp_lint_mlx_rope},
+    {ERROR("L51", "fp8", NULL, "rows or columns that are no multiple of the blocks"), true,
+     qp_lint_ragged_blocks},
     {ERROR("L60", BNB, NULL, "lm_head is plain, and not in llm_int8_skip_modules"), true,
      qp_lint_bnb_head},
     {ERROR("L61", BNB, "transformers", "experts, which it loads only plain"), true,

@@ -14,7 +14,7 @@
 
 #define SETS 8192u /* at a time */
 
-enum fault { NOT_FINITE, ZERO, NEGATIVE, N_FAULTS };
+enum fault { NOT_FINITE, ZERO, NEGATIVE, NO_POWER, N_FAULTS };
 
 /* Sets of a tensor whose scale has a fault: how many, and which is the first. */
 struct qp_scale_faults {
@@ -26,12 +26,18 @@ struct buffers {
     double *values;
 };
 
-static void look(struct qp_scale_faults *faults, const double *scale, size_t n, uint64_t set)
+static void look(struct qp_scale_faults *faults, const double *scale, size_t n, uint64_t set,
+                 bool of_powers)
 {
+    int exponent;
     for (size_t i = 0; i < n; i++) {
-        if (isfinite(scale[i]) && scale[i] > 0)
+        const bool is_scale = isfinite(scale[i]) && scale[i] > 0;
+        if (is_scale && (!of_powers || frexp(scale[i], &exponent) == 0.5))
             continue;
-        const enum fault fault = !isfinite(scale[i]) ? NOT_FINITE : scale[i] < 0 ? NEGATIVE : ZERO;
+        const enum fault fault = is_scale              ? NO_POWER
+                                 : !isfinite(scale[i]) ? NOT_FINITE
+                                 : scale[i] < 0        ? NEGATIVE
+                                                       : ZERO;
         if (faults->n[fault]++ == 0)
             faults->first[fault] = set + i;
     }
@@ -50,7 +56,7 @@ static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tenso
         QP_TRY(
             qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, b->room, &stored, NULL, l->err));
         f64->load(t->scheme->scale_dtype, n, stored, b->values);
-        look(faults, b->values, n, set);
+        look(faults, b->values, n, set, part->of_powers);
     }
     return QPLAN_OK;
 }
@@ -102,6 +108,11 @@ enum qplan_status qp_lint_zero_scale(struct qp_lint *l)
 enum qplan_status qp_lint_negative(struct qp_lint *l)
 {
     return find_faults(l, NEGATIVE, "negative");
+}
+
+enum qplan_status qp_lint_no_power(struct qp_lint *l)
+{
+    return find_faults(l, NO_POWER, "no power of two, which config.json says all are");
 }
 
 /* ---- Zero points -------------------------------------------------------------------------------

@@ -82,6 +82,24 @@ struct qp_code_rule qp_stored_rule(const struct qp_tensor *tensor)
     return rule;
 }
 
+/* Each of n scales above 0 is a power of two, where the layout says so. */
+static enum qplan_status check_powers(const struct qp_source *source, const struct qp_part *part,
+                                      const struct qp_work_kernels *work, const void *scale,
+                                      uint64_t set, size_t n, struct qplan_error *err)
+{
+    char subject[512], found[QP_F64_TEXT];
+    int exponent;
+    size_t i = 0;
+    while (i < n && frexp(scale_at(work, scale, i), &exponent) == 0.5)
+        i++;
+    if (i == n)
+        return QPLAN_OK;
+    qp_format_f64(found, scale_at(work, scale, i));
+    return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, source, part),
+                   "bad scale of set %" PRIu64 ": expected a power of two, found %s", set + i,
+                   found);
+}
+
 enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err)
@@ -93,7 +111,8 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
     QP_TRY(qp_part_get(source, part, set, n, QPLAN_ISA_BEST, window->stored, &stored, NULL, err));
     qp_load_scales(work, &rule, n, stored, window->scale);
     if (are_above_0(work, window->scale, n))
-        return QPLAN_OK;
+        return part->of_powers ? check_powers(source, part, work, window->scale, set, n, err)
+                               : QPLAN_OK;
     const bool either_sign = may_be_negative(tensor), zeros = may_be_zero(tensor);
     size_t i = 0;
     while (i < n && is_scale(scale_at(work, window->scale, i), either_sign, zeros))

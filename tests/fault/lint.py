@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-FORMAT_BITS = {"I32": 4, "I8": 1, "U8": 1, "I64": 8, "U32": 4, "BF16": 2, "F16": 2, "F32": 4}
+FORMAT_BITS = {"F8_E4M3": 1, "I32": 4, "I8": 1, "U8": 1, "I64": 8, "U32": 4, "BF16": 2, "F16": 2, "F32": 4}
 LAYER = "model.layers.0."
 LINEAR = {"self_attn.q_proj": (64, 128), "self_attn.k_proj": (64, 128), "self_attn.v_proj": (64, 128),
           "self_attn.o_proj": (128, 128), "mlp.gate_proj": (64, 128), "mlp.up_proj": (64, 128)}
@@ -476,7 +476,24 @@ def mlx(module=LAYER + "mlp.up_proj"):
     return folder
 
 
+def fp8(rows=128, cols=256, scales=(0.5, 2.0), scale_fmt="ue8m0"):
+    """fp8 in blocks of 128 by 128, with scales that may have to be powers of two."""
+    folder, module = Folder(linear={}), LAYER + "mlp.up_proj"
+    folder.tensors[module + ".weight"] = ("F8_E4M3", (rows, cols), b"\x3a" * (rows * cols))
+    folder.tensors[module + ".weight_scale_inv"] = (
+        "F32", ((rows + 127) // 128, (cols + 127) // 128), struct.pack(f"<{len(scales)}f", *scales))
+    folder.config["quantization_config"] = {
+        "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+        "weight_block_size": [128, 128], "scale_fmt": scale_fmt}
+    return folder
+
+
 DOWN = LAYER + "mlp.down_proj"
+
+
+def L14():
+    for scales in ((0.5, 0.75), (3.0, 1.0), (1.0, 1.0000001), (0.1, 0.2)):
+        yield fp8(scales=scales), 1
 
 
 def L35():
@@ -529,6 +546,11 @@ def L50():
     folder = mlx()
     folder.config["rope_parameters"] = {"rope_theta": 10000.0}
     yield folder, 1
+
+
+def L51():
+    yield fp8(100), 1
+    yield fp8(cols=200, scale_fmt="float", scales=(0.3, 3.0)), 1
 
 
 def L60():
@@ -584,6 +606,12 @@ def good():
     folder.keep(DOWN, (128, 64))
     yield folder, ["L33"]
     yield awq(["mlp.gate"], {LAYER + "mlp.gate_proj": (64, 128)}), []
+    yield fp8(), []
+    yield fp8(scale_fmt="float", scales=(0.3, 3.0)), []
+    for engine in ("vllm", "sglang", "transformers"):
+        folder = fp8(scales=(2.0 ** -149, 2.0 ** 127))
+        folder.options = ["--for", engine]
+        yield folder, []
     yield mlx(), []
     folder = mlx()
     folder.config.update(rope_parameters={"rope_theta": 10000.0}, rope_theta=10000.0)

@@ -185,10 +185,14 @@ def bitsandbytes(tensors, config):
 
 # ---- fp8 and ModelOpt --------------------------------------------------------------------------
 
+def fp8_module(name, parts):
+    scales = stored.values(parts["weight_scale_inv"])
+    return floats.fp8(parts["weight"], floats.powers(scales) if scales.dtype == np.uint8 else scales,
+                      "F32")
+
+
 def fp8(tensors, config):
-    yield from with_parts(tensors, ".weight", ("weight_scale_inv",),
-                          lambda name, parts: floats.fp8(
-                              parts["weight"], stored.values(parts["weight_scale_inv"]), "F32"))
+    yield from with_parts(tensors, ".weight", ("weight_scale_inv",), fp8_module)
 
 
 def modelopt_module(name, parts):

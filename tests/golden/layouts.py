@@ -9,7 +9,8 @@ and what it decodes that to (decoded.safetensors); origin.json says which librar
  - the decoder in numpy (decoders.py) gives the library's values, bit for bit;
  - `qplan dequantize` gives them too, in the decoder's own type and in the one of config.json, and
    where the groups of columns are in another order, or not stored;
- - `qplan quantize --requantize` makes of it what it makes of the library's values;
+ - `qplan quantize --requantize` makes of it what it makes of the library's values, and of folders
+   as models are published (PUBLISHED) also what engines load;
  - what `qplan quantize` writes has exactly the stored tensors of the layout (census.py), numpy and
    `qplan dequantize` agree on their values, and `qplan verify` proves them;
  - `--arithmetic reference` writes the library's bytes.
@@ -39,6 +40,7 @@ from experts import split_experts
 AWAITED = set()
 WITHOUT_RECIPE = {"awq", "comfyui", "fp8", "modelopt"}  # by data, or not written yet
 ZEROS_ALIKE = {"modelopt"}  # whose tool decodes the code of -0 to 0
+PUBLISHED = {"fp8"}  # layouts that models are published in
 IN_F32 = {"fp8", "modelopt"}  # decoders that give F32, whatever the source was
 
 # How qplan is told to make each golden; those without a row are only read.
@@ -203,6 +205,22 @@ def check_requantizing(qplan, golden, folder):
     qplan.run("verify", "-q", folder / "anew", plain)
 
 
+def check_publishing(qplan, golden, folder):
+    """A folder as a model is published becomes one of packed integers, in one stream."""
+    values = with_config(golden / "encoded", folder / "plain",
+                         lambda config: config.pop("quantization_config"))
+    qplan.run("dequantize", "-q", "-o", folder / "decoded", golden / "encoded")
+    shutil.copy(folder / "decoded" / "model.safetensors", values)
+    how = ("--preset", "w4a16", "-q", "-o")
+    qplan.run("quantize", "--requantize", *how, folder / "w4a16", golden / "encoded")
+    qplan.run("quantize", *how, folder / "w4a16-wanted", values)
+    same("w4a16", stored.read(folder / "w4a16"), stored.read(folder / "w4a16-wanted"))
+    if not any(name.endswith(".weight_packed") for name in stored.read(folder / "w4a16")):
+        raise Failure("w4a16: nothing is packed")
+    qplan.run("verify", "-q", folder / "w4a16", golden / "encoded")
+    qplan.run("verify", "-q", folder / "w4a16", values)
+
+
 def shuffled(name, tensor):
     """The groups of columns in another order, as tools store them that go by activations."""
     values = stored.values(tensor)
@@ -269,6 +287,8 @@ def check_golden(qplan, golden, row, folder):
     check_reading(qplan, golden, folder / "read")
     check_index(qplan, golden, folder / "read")
     check_requantizing(qplan, golden, folder / "read")
+    if method in PUBLISHED:
+        check_publishing(qplan, golden, folder / "read")
     if not row or AWAITED & set(row.flags):
         return "decoder, read"
     check_writing(qplan, golden, row, (), folder / "own")
