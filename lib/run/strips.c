@@ -108,6 +108,8 @@ static enum qplan_status put_values(struct qp_worker *w, const struct qp_part *p
 {
     const enum qplan_isa isa = w->context->job->run->isa;
     const struct qp_held *held = qp_hold_find(&w->hold, part, elem, n);
+    if (w->context->errors)
+        return QPLAN_OK;
     if (!held)
         return qp_part_put(w->context->outs, part, elem, n, isa, values, w->b->image, write_run, w,
                            w->err);
@@ -321,12 +323,15 @@ enum qplan_status qp_worker_put_codes(struct qp_worker *w, const void *scale, co
         QP_TRY(qp_step_codes(&step, scale, zero, &made, w->err));
         return put_made_codes(w, &made);
     }
-    uint8_t *codes = room_of_codes(w);
+    uint8_t *codes = w->context->errors ? w->b->codes : room_of_codes(w);
     if (calibrator->codes)
         calibrator->codes(&c, &w->piece.tile, w->src, scale, zero, codes);
     else
         w->quantizer->quantize(&w->piece.tile, w->src, &w->rule, scale, zero, codes);
-    return put_codes(w, codes);
+    if (!w->context->errors)
+        return put_codes(w, codes);
+    qp_worker_measure(w, codes, scale, zero);
+    return QPLAN_OK;
 }
 
 /* ---- Strips ------------------------------------------------------------------------------------
@@ -366,7 +371,7 @@ static enum qplan_status quantize_strip(struct qp_worker *w)
         QP_TRY(qp_worker_finish(w, pass, n, b->state, b->scale, b->zero));
     }
     QP_TRY(qp_worker_put_scales(w, n, b->scale));
-    if (w->context->roles == QP_ALL_ROLES)
+    if (w->context->roles != QP_PARAMETERS)
         QP_TRY(qp_worker_put_codes(w, b->scale, b->zero));
     return qp_worker_put_zeros(w, n, b->zero); /* in the file they follow the codes */
 }
@@ -376,12 +381,11 @@ enum qplan_status qp_quantize_strips(const struct qp_worker *from, const struct 
 {
     struct qp_unit at_hand = *unit;
     struct qp_worker w = *from;
-    uint64_t band = unit->strip.band, col = unit->strip.col, rows, grain;
-    const struct qp_part *codes = qp_tensor_part(&unit->tensor->result, QP_CODES);
+    const uint64_t grain = qp_unit_grain(from->context, unit->tensor);
+    uint64_t band = unit->strip.band, col = unit->strip.col;
     bool more = true;
     w.unit = &at_hand;
     qp_worker_prepare(&w);
-    qp_place_grain(codes->place, &rows, &grain);
     for (uint64_t i = 0; i < unit->n_strips && more; i++) {
         qp_strip_at(&w.sets, &unit->limits, w.kernels->elem_bytes, grain, band, col,
                     &at_hand.strip);

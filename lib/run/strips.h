@@ -57,6 +57,10 @@ enum qplan_status qp_worker_put_zeros(struct qp_worker *worker, size_t n, const 
 enum qplan_status qp_worker_put_codes(struct qp_worker *worker, const void *scale,
                                       const int32_t *zero);
 
+/* Adds the errors of the codes of the piece, which these parameters made, to that of the unit. */
+void qp_worker_measure(const struct qp_worker *worker, const uint8_t *codes, const void *scale,
+                       const int32_t *zero);
+
 /*
  * Quantizes the strips of a tensor that fit a tile, one after the other, from that of the unit on.
  * Their elements are in memory, behind each other from bytes on, or are read for each strip where

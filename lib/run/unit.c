@@ -123,21 +123,41 @@ static enum qplan_status do_piece(struct qp_worker *w)
     return QPLAN_OK;
 }
 
+static enum qplan_status run(struct qp_worker *w)
+{
+    const struct qp_unit *unit = w->unit;
+    switch (unit->kind) {
+    case QP_UNIT_BATCH:
+        return qp_run_batch(w);
+    case QP_UNIT_COPY:
+        return qp_is_verbatim(unit->tensor->source) ? do_copy(w) : do_values(w);
+    case QP_UNIT_WHOLE:
+        return do_whole(w);
+    case QP_UNIT_PIECE:
+        return do_piece(w);
+    }
+    return QPLAN_ERR_INTERNAL;
+}
+
+/* The error of a unit, added to that of its tensor. */
+static void add_error(const struct qp_worker *w)
+{
+    const struct qp_unit_context *context = w->context;
+    (void)pthread_mutex_lock(&context->job->lock);
+    qp_exact_merge(&context->errors[w->unit->tensor - context->plan->tensors], w->b->error);
+    (void)pthread_mutex_unlock(&context->job->lock);
+}
+
 enum qplan_status qp_unit_run(const struct qp_unit_context *context, const struct qp_unit *unit,
                               struct qp_unit_buffers *buffers, struct qplan_error *err)
 {
     struct qp_worker w = {.context = context, .unit = unit, .b = buffers, .err = err};
-    switch (unit->kind) {
-    case QP_UNIT_BATCH:
-        return qp_run_batch(&w);
-    case QP_UNIT_COPY:
-        return qp_is_verbatim(unit->tensor->source) ? do_copy(&w) : do_values(&w);
-    case QP_UNIT_WHOLE:
-        return do_whole(&w);
-    case QP_UNIT_PIECE:
-        return do_piece(&w);
-    }
-    return QPLAN_ERR_INTERNAL;
+    if (context->errors)
+        *buffers->error = (struct qp_exact){.n_added = 0};
+    const enum qplan_status status = run(&w);
+    if (status == QPLAN_OK && context->errors)
+        add_error(&w);
+    return status;
 }
 
 uint64_t qp_unit_bytes(const struct qp_unit *unit, enum qp_roles roles)

@@ -75,6 +75,8 @@ struct qp_unit_buffers {
     struct qp_value_room values; /* where tensors are decoded while they are read */
     struct qp_lane *lane;        /* of the device, or NULL: the CPU does it */
     void *made;                  /* what comes back from it */
+    void *decoded;               /* values of codes, where errors are measured */
+    struct qp_exact *error;      /* of the unit, likewise */
 };
 
 /* Where a unit reads and writes. */
@@ -84,8 +86,22 @@ struct qp_unit_context {
     const struct qp_outs *outs;
     struct qplan_device *device; /* NULL = the CPU */
     enum qp_roles roles;
-    const float *factors; /* by tensor of the plan, where it has one; NULL = none has */
+    const float *factors;    /* by tensor of the plan, where it has one; NULL = none has */
+    struct qp_exact *errors; /* by tensor of the plan; NULL = they are not measured */
 };
+
+/* Errors are summed in runs of the last axis that begin with a multiple of this. */
+#define QP_ERROR_RUN 256
+
+/* What cuts inside the last axis of a tensor are a multiple of: whole words, or runs of errors. */
+static inline uint64_t qp_unit_grain(const struct qp_unit_context *context,
+                                     const struct qp_plan_tensor *t)
+{
+    uint64_t rows, grain = QP_ERROR_RUN;
+    if (!context->errors)
+        qp_place_grain(qp_tensor_part(&t->result, QP_CODES)->place, &rows, &grain);
+    return grain;
+}
 
 /* The bytes of a tensor in the source. */
 static inline const struct qplan_entry *qp_source_entry(const struct qp_plan_tensor *t)
@@ -103,7 +119,7 @@ static inline size_t qp_source_elem_bytes(const struct qp_plan_tensor *t)
  */
 static inline unsigned qp_passes(const struct qp_plan_tensor *t, enum qp_roles roles)
 {
-    return qp_calibrator_passes(t->calibrator, qp_source_elem_bytes(t)) + (roles == QP_ALL_ROLES);
+    return qp_calibrator_passes(t->calibrator, qp_source_elem_bytes(t)) + (roles != QP_PARAMETERS);
 }
 
 /* Does one unit. */

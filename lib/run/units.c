@@ -104,6 +104,10 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struc
         b->hold = qp_take(carve, qp_job_hold_bytes(job, tile_bytes));
     if (e->context.plan->checkpoint->is_decoded)
         qp_values_carve(carve, tile_bytes, &b->values);
+    if (!e->context.errors)
+        return;
+    b->decoded = qp_take(carve, 2 * tile_bytes); /* 2 bytes become 4, 8 are 8 */
+    b->error = qp_take(carve, sizeof *b->error);
 }
 
 /* A device has its results in a buffer of their own, so that the CPU can make some of them again.
@@ -156,6 +160,12 @@ static void enter_strip(struct engine *e, const struct qp_plan_tensor *t)
         c->slot = &e->slots[c->n_slots_used++ % 2];
 }
 
+/* Rows that are written together, if anything is. */
+static uint64_t tall_rows(const struct engine *e, const struct qp_plan_tensor *t)
+{
+    return e->context.errors ? 0 : qp_tall_rows(&t->result);
+}
+
 static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
 {
     struct cursor *c = &e->cursor;
@@ -167,14 +177,13 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     const size_t tile_bytes = e->job.tile_bytes, elem_bytes = qp_source_elem_bytes(t);
     const struct qp_part *codes = qp_tensor_part(&t->result, QP_CODES);
     const uint64_t apart = e->context.device ? tile_bytes : qp_min_u64(tile_bytes, APART_BYTES);
-    uint64_t rows;
     qp_sets_make(&e->sets, t->result.scheme, t->source->shape, t->source->rank);
-    qp_place_grain(codes->place, &rows, &e->grain);
+    e->grain = qp_unit_grain(&e->context, t);
     e->limits = (struct qp_limits){.elems = tile_bytes / elem_bytes,
                                    .sets = sets_of_tile(tile_bytes),
                                    .apart = apart / elem_bytes,
                                    .cached = piece_bytes(e) / elem_bytes,
-                                   .tall = qp_tall_rows(&t->result)};
+                                   .tall = tall_rows(e, t)};
     if (qp_is_turned(t->source))
         e->limits.cached = e->limits.elems;
     else if (qp_part_is_turned(codes))
@@ -239,7 +248,7 @@ static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct q
 static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
 {
     struct qp_sets sets;
-    if (!qp_is_verbatim(t->source) ||
+    if (e->context.errors || !qp_is_verbatim(t->source) ||
         qp_tensor_bytes(t->source) > qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / 8)
         return false;
     if (!qp_is_quantized(t))
@@ -418,7 +427,7 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
         const struct qp_calibrator *calibrator = plan->tensors[i].calibrator;
         if (qp_tensor_bytes(plan->tensors[i].source) > 0)
             e->order[e->n_order++] = &plan->tensors[i];
-        if (qp_is_quantized(&plan->tensors[i]))
+        if (qp_is_quantized(&plan->tensors[i]) && !e->context.errors)
             e->holds |= qp_part_is_turned(qp_tensor_part(&plan->tensors[i].result, QP_CODES));
         *n_bytes += qp_tensor_bytes(plan->tensors[i].source);
         if (calibrator && calibrator->state_bytes > e->state_bytes)
@@ -441,7 +450,7 @@ static size_t tallest_rows(const struct qp_job *job)
         struct qp_sets sets;
         if (!qp_is_quantized(t))
             continue;
-        const uint64_t tall = qp_tall_rows(&t->result);
+        const uint64_t tall = tall_rows(e, t);
         qp_sets_make(&sets, t->result.scheme, t->source->shape, t->source->rank);
         if (tall > 1 && sets.n_bands > 1)
             most = qp_max_u64(most, tall * qp_max_u64(sets.row_len * qp_source_elem_bytes(t),
@@ -473,9 +482,9 @@ static size_t largest_band(const struct qp_job *job)
     return (size_t)qp_max_u64(largest, e->holds ? job->tile_least + QP_HOLD_TILE : 0);
 }
 
-enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
-                               enum qp_roles roles, const struct qplan_run *run, bool *all_threads,
-                               struct qplan_error *err)
+/* Runs an engine whose context says what for. */
+static enum qplan_status run_engine(struct engine *e, const struct qplan_run *run,
+                                    struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
                                              .carve = carve_buffers,
@@ -490,25 +499,50 @@ enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_ou
                                                 .device_bytes = qp_device_block_bytes,
                                                 .attach = attach_lane,
                                                 .step = step};
-    struct qplan_device *device = qp_device_of(run);
-    struct engine *e = qp_alloc(1, sizeof *e);
-    if (!e)
-        return qp_fail_memory(err, "job", sizeof *e);
+    const struct qplan_plan *plan = e->context.plan;
+    const struct qp_outs *outs = e->context.outs;
     uint64_t total_bytes = 0;
     float *factors = NULL;
     enum qplan_status status = order_tensors(e, plan, &total_bytes, err);
     if (status == QPLAN_OK)
         status = qp_find_factors(&factors, plan, NULL, run, err);
-    e->context = (struct qp_unit_context){&e->job, plan, outs, device, roles, factors};
-    if (status == QPLAN_OK)
+    e->context.job = &e->job;
+    e->context.factors = factors;
+    if (status == QPLAN_OK && outs)
         status = qp_write_factors(factors, plan, outs, err);
-    if (status == QPLAN_OK && roles == QP_ALL_ROLES)
+    if (status == QPLAN_OK && e->context.roles == QP_ALL_ROLES)
         status = qp_write_constants(plan, outs, err);
     if (status == QPLAN_OK)
-        status = qp_job_run(&e->job, device ? &on_device : &on_cpu, run, total_bytes, err);
-    *all_threads = e->job.n_ran == e->job.n_workers;
+        status =
+            qp_job_run(&e->job, e->context.device ? &on_device : &on_cpu, run, total_bytes, err);
     qp_free(factors);
     qp_free(e->order);
+    return status;
+}
+
+enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
+                               enum qp_roles roles, const struct qplan_run *run, bool *all_threads,
+                               struct qplan_error *err)
+{
+    struct engine *e = qp_alloc(1, sizeof *e);
+    if (!e)
+        return qp_fail_memory(err, "job", sizeof *e);
+    e->context = (struct qp_unit_context){
+        .plan = plan, .outs = outs, .device = qp_device_of(run), .roles = roles};
+    const enum qplan_status status = run_engine(e, run, err);
+    *all_threads = e->job.n_ran == e->job.n_workers;
+    qp_free(e);
+    return status;
+}
+
+enum qplan_status qp_measure_units(const struct qplan_plan *plan, struct qp_exact *errors,
+                                   const struct qplan_run *run, struct qplan_error *err)
+{
+    struct engine *e = qp_alloc(1, sizeof *e);
+    if (!e)
+        return qp_fail_memory(err, "job", sizeof *e);
+    e->context = (struct qp_unit_context){.plan = plan, .roles = QP_ERRORS, .errors = errors};
+    const enum qplan_status status = run_engine(e, run, err);
     qp_free(e);
     return status;
 }

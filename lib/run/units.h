@@ -4,11 +4,15 @@
 #ifndef QP_RUN_UNITS_H
 #define QP_RUN_UNITS_H
 
+#include "lib/base/exact.h"
 #include "lib/plan/plan.h"
 #include "lib/store/outs.h"
 
-/* What is made of quantized tensors: all parts, or scales and zero points alone. */
-enum qp_roles { QP_ALL_ROLES, QP_PARAMETERS };
+/*
+ * What is made of quantized tensors: all parts; scales and zero points alone; or nothing, but codes
+ * are made and decoded, and their errors summed.
+ */
+enum qp_roles { QP_ALL_ROLES, QP_PARAMETERS, QP_ERRORS };
 
 /*
  * Writes every tensor of the plan; the headers are there already. The output has no name yet.
@@ -18,5 +22,13 @@ enum qp_roles { QP_ALL_ROLES, QP_PARAMETERS };
 enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
                                enum qp_roles roles, const struct qplan_run *run, bool *all_threads,
                                struct qplan_error *err);
+
+/*
+ * Sums the squared errors of every tensor of a plan, all of which are quantized, and which may have
+ * the same source: errors has a sum for each. Errors of a tensor whose columns have importance are
+ * weighted by it. Nothing is written. CPU only; the sums are the same for every team and tile.
+ */
+enum qplan_status qp_measure_units(const struct qplan_plan *plan, struct qp_exact *errors,
+                                   const struct qplan_run *run, struct qplan_error *err);
 
 #endif
