@@ -1,12 +1,13 @@
 /*
  * cmd_explain.c - qplan explain: why tensors become what they become. Reads the header of the model
- * only.
+ * only, unless schemes are chosen by their errors.
  */
 #include "planning.h"
 
 static const struct arg_group *const groups[] = {
-    &plan_scheme_options, &plan_calibration_options, &plan_selection_options, &plan_output_options,
-    &task_device_options, &task_machine_options,     &cli_general_options,    NULL,
+    &plan_scheme_options,    &plan_calibration_options, &plan_budget_options,
+    &plan_selection_options, &plan_output_options,      &task_device_options,
+    &task_machine_options,   &cli_general_options,      NULL,
 };
 
 static enum qplan_status explain(const struct planning *p, struct qplan_error *err)
@@ -14,7 +15,8 @@ static enum qplan_status explain(const struct planning *p, struct qplan_error *e
     const char *const *operands;
     const size_t n = args_operands(p->args, &operands);
     const struct qplan_explain_options options = {
-        .asked = p->plan_args.document ? NULL : &p->plan_args.options,
+        .asked =
+            p->plan_args.document || p->plan_args.budget.candidates ? NULL : &p->plan_args.options,
         .patterns = operands + 1,
         .n_patterns = n - 1,
         .json = p->task.json,

@@ -1,6 +1,6 @@
 /*
  * cmd_plan.c - qplan plan: the plan as a document, on stdout or in a new file. Reads the header of
- * the model only.
+ * the model only, unless schemes are chosen by their errors.
  */
 #include "planning.h"
 
@@ -17,9 +17,11 @@ static const struct arg_option options[] = {
 static const struct arg_group output_options = {"Output", options, 1};
 
 static const struct arg_group *const groups[] = {
-    &plan_scheme_options,  &plan_calibration_options, &plan_selection_options,
-    &output_options,       &plan_output_options,      &task_device_options,
-    &task_machine_options, &cli_general_options,      NULL,
+    &plan_scheme_options, &plan_calibration_options,
+    &plan_budget_options, &plan_selection_options,
+    &output_options,      &plan_output_options,
+    &task_device_options, &task_machine_options,
+    &cli_general_options, NULL,
 };
 
 static enum qplan_status write_document(const struct planning *p, struct qplan_error *err)

@@ -18,9 +18,11 @@ static const struct arg_option options[] = {
 static const struct arg_group output_options = {"Output", options, 1};
 
 static const struct arg_group *const groups[] = {
-    &plan_scheme_options,  &plan_calibration_options, &plan_selection_options,
-    &output_options,       &plan_output_options,      &task_device_options,
-    &task_machine_options, &cli_general_options,      NULL,
+    &plan_scheme_options, &plan_calibration_options,
+    &plan_budget_options, &plan_selection_options,
+    &output_options,      &plan_output_options,
+    &task_device_options, &task_machine_options,
+    &cli_general_options, NULL,
 };
 
 /* Everything that a run holds, released in one place. */

@@ -50,6 +50,7 @@ static enum qplan_status check_document(const struct args *args, struct qplan_er
 {
     CLI_TRY(check_group(args, "plan", &plan_scheme_options, err));
     CLI_TRY(check_group(args, "plan", &plan_calibration_options, err));
+    CLI_TRY(check_group(args, "plan", &plan_budget_options, err));
     CLI_TRY(check_group(args, "plan", &plan_selection_options, err));
     static const char *const others[] = {"format",  "zero-point",     "activations", "arithmetic",
                                          "experts", "max-shard-size", "copy"};
@@ -59,10 +60,34 @@ static enum qplan_status check_document(const struct args *args, struct qplan_er
     return QPLAN_OK;
 }
 
+/* A target chooses the schemes, of candidates. */
+static enum qplan_status check_target(const struct args *args, struct qplan_error *err)
+{
+    const bool has_size = args_has(args, "target-size");
+    const char *target = has_size ? "target-size" : "target-bpw";
+    if (has_size && args_has(args, "target-bpw"))
+        return clash("target-bpw", "target-size", err);
+    if (!args_has(args, target))
+        return args_has(args, "candidates") ? cli_fail(err, QPLAN_ERR_USAGE, "--candidates",
+                                                       "needs --target-bpw or --target-size")
+                                            : QPLAN_OK;
+    CLI_TRY(check_group(args, target, &plan_scheme_options, err));
+    if (args_has(args, "rules"))
+        return clash(target, "rules", err);
+    if (args_has(args, "candidates"))
+        return QPLAN_OK;
+    char flag[CLI_SHOWN];
+    (void)snprintf(flag, sizeof flag, "--%s", target);
+    (void)cli_fail(err, QPLAN_ERR_USAGE, flag, "needs --candidates");
+    cli_hint(err, "for example --candidates int4:g128,int4:g32,int8:c0,keep");
+    return QPLAN_ERR_USAGE;
+}
+
 static enum qplan_status check_clashes(const struct args *args, struct qplan_error *err)
 {
     if (args_has(args, "plan"))
         CLI_TRY(check_document(args, err));
+    CLI_TRY(check_target(args, err));
     if (args_has(args, "preset"))
         CLI_TRY(check_group(args, "preset", &plan_scheme_options, err));
     if (args_has(args, "preset") && args_has(args, "format"))
@@ -242,6 +267,9 @@ static enum qplan_status read_activations(struct qplan_plan_options *options,
     return QPLAN_OK;
 }
 
+/* Of an element of any type. */
+#define MOST_BITS 64
+
 enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
                                  struct qplan_error *err)
 {
@@ -256,6 +284,9 @@ enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
                 ? read_preset(&out->options, args, err)
                 : read_scheme(&out->options.scheme, out->options.format, args, err));
     CLI_TRY(read_calibrate(&out->options, args, err));
+    out->budget.candidates = args_value(args, "candidates");
+    CLI_TRY(value_decimal(args, "target-bpw", MOST_BITS, &out->budget.target_bpw, err));
+    CLI_TRY(value_size(args, "target-size", &out->budget.target_bytes, err));
     CLI_TRY(read_selection(&out->options, args, err));
     size_t place = 0;
     CLI_TRY(value_choice(args, "zero-point", "policy", &place, err));
@@ -313,6 +344,22 @@ enum qplan_status plan_args_make(struct qplan_plan **out, struct plan_args *plan
         options->rules_name = document_name(plan_args->rules);
     }
     return qplan_plan_make(out, checkpoint, options, err);
+}
+
+enum qplan_status plan_args_make_within(struct qplan_plan **out, struct plan_args *plan_args,
+                                        struct qplan_checkpoint *checkpoint,
+                                        const struct qplan_run *run,
+                                        struct qplan_budget_facts *facts, struct qplan_error *err)
+{
+    struct qplan_sensitivity *sensitivity;
+    *out = NULL;
+    if (plan_args->requantize)
+        CLI_TRY(qplan_checkpoint_decode(checkpoint, err));
+    CLI_TRY(qplan_sensitivity_measure(&sensitivity, checkpoint, &plan_args->options,
+                                      &plan_args->budget, run, err));
+    enum qplan_status status = qplan_plan_make_within(out, sensitivity, facts, err);
+    qplan_sensitivity_free(sensitivity);
+    return status;
 }
 
 void plan_args_free(struct plan_args *plan_args)

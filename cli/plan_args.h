@@ -8,20 +8,27 @@
 #include "args.h"
 #include "document.h"
 
-extern const struct arg_group plan_scheme_options, plan_calibration_options;
+extern const struct arg_group plan_scheme_options, plan_calibration_options, plan_budget_options;
 extern const struct arg_group plan_selection_options, plan_output_options;
 
 struct plan_args {
     struct qplan_plan_options options;
-    const char *document; /* of --plan: a path, "-" for stdin, or NULL */
-    const char *rules;    /* of --rules, likewise */
-    bool requantize;      /* of --requantize */
+    struct qplan_budget budget; /* without candidates there is none */
+    const char *document;       /* of --plan: a path, "-" for stdin, or NULL */
+    const char *rules;          /* of --rules, likewise */
+    bool requantize;            /* of --requantize */
     struct document rules_text;
 };
 
 /* Checks and reads the options, before any file is opened. Borrows from args. */
 enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
                                  struct qplan_error *err);
+
+/* Makes a plan within the target of the options, of candidates that are measured. */
+enum qplan_status plan_args_make_within(struct qplan_plan **out, struct plan_args *plan_args,
+                                        struct qplan_checkpoint *checkpoint,
+                                        const struct qplan_run *run,
+                                        struct qplan_budget_facts *facts, struct qplan_error *err);
 
 /* Makes the plan, with the rules read, or reads it from the document. */
 enum qplan_status plan_args_make(struct qplan_plan **out, struct plan_args *plan_args,

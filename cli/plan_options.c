@@ -69,6 +69,21 @@ static const struct arg_option calibration_options[] = {
     {.name = "positive-scales", .help = "no scale below 0, which mse gives symmetric codes"},
 };
 
+static const struct arg_option budget_options[] = {
+    {.name = "target-bpw",
+     .value = "B",
+     .help = "give each tensor the candidate by which all errors together\n"
+             "are least, at no more than B bits per weight"},
+    {.name = "target-size",
+     .value = "SIZE",
+     .help = "likewise, at no more than SIZE for all files"},
+    {.name = "candidates",
+     .value = "LIST",
+     .help = "schemes that a target chooses from, and keep, with commas\n"
+             "between, as int4:g128,int4:g32,int8:c0,keep; each is measured\n"
+             "on each tensor, with --calibrate"},
+};
+
 /* The words of a choice stand in the order of the library's enum. */
 static const struct arg_option selection_options[] = {
     {.name = "select",
@@ -148,6 +163,7 @@ static const struct arg_option output_options[] = {
 const struct arg_group plan_scheme_options = {"Scheme", scheme_options, COUNT(scheme_options)};
 const struct arg_group plan_calibration_options = {"Calibration", calibration_options,
                                                    COUNT(calibration_options)};
+const struct arg_group plan_budget_options = {"Target", budget_options, COUNT(budget_options)};
 const struct arg_group plan_selection_options = {"Selection", selection_options,
                                                  COUNT(selection_options)};
 const struct arg_group plan_output_options = {"Output", output_options, COUNT(output_options)};

@@ -62,6 +62,37 @@ enum qplan_status value_whole(const struct args *args, const char *name, struct 
     return refuse(name, text, expected, err);
 }
 
+static bool read_decimal(const char *text, unsigned most, double *out)
+{
+    uint64_t whole, rest = 0, part = 1;
+    if (!read_digits(&text, most, &whole))
+        return false;
+    if (*text == '.') {
+        const char *digits = ++text;
+        if (!read_digits(&text, 999999, &rest) || text - digits > 6)
+            return false;
+        for (ptrdiff_t i = 0; i < text - digits; i++)
+            part *= 10;
+    }
+    const uint64_t parts = whole * part + rest;
+    *out = (double)parts / (double)part; /* rounded once */
+    return !*text && parts > 0 && parts <= most * part;
+}
+
+enum qplan_status value_decimal(const struct args *args, const char *name, unsigned most,
+                                double *out, struct qplan_error *err)
+{
+    const char *text = args_value(args, name);
+    if (!text || read_decimal(text, most, out))
+        return QPLAN_OK;
+    char expected[CLI_SHOWN];
+    (void)snprintf(expected, sizeof expected,
+                   "expected a decimal number above 0 and up to %u, with up to 6 digits behind "
+                   "the point",
+                   most);
+    return refuse(name, text, expected, err);
+}
+
 /* 8388607T and a bit: what a signed file offset can count. */
 #define MAX_SIZE ((uint64_t)INT64_MAX)
 

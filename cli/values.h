@@ -19,6 +19,10 @@ enum qplan_status value_whole(const struct args *args, const char *name, struct 
 enum qplan_status value_size(const struct args *args, const char *name, uint64_t *out,
                              struct qplan_error *err);
 
+/* Digits, and up to six more behind a point: above 0 and at most `most`. */
+enum qplan_status value_decimal(const struct args *args, const char *name, unsigned most,
+                                double *out, struct qplan_error *err);
+
 /* The largest group or block extent that a scheme may have. */
 #define VALUE_MAX_EXTENT (INT64_C(1) << 62)
 

@@ -664,6 +664,57 @@ struct qplan_run {
     const volatile sig_atomic_t *cancel;
 };
 
+/* ---- Schemes by measured error ------------------------------------------------------------------
+ */
+
+/* What each tensor may become, and what all may come to. */
+struct qplan_budget {
+    const char *candidates; /* schemes, and "keep", with commas between: "int4:g128,int8:c0,keep" */
+    uint64_t target_bytes;  /* of all files of the output; 0 = no such target */
+    double target_bpw;      /* bits of tensors over elements; 0 = no such target */
+};
+
+/*
+ * The squared error that each candidate makes of each tensor, and its bytes. It borrows from the
+ * checkpoint, the options and the budget, which must outlive it.
+ */
+struct qplan_sensitivity;
+
+/*
+ * Quantizes every tensor that options select by each candidate, in memory, and sums the squared
+ * errors, weighted where options have importance. Families of tensors that engines load as one are
+ * judged together. .scheme of the options is not looked at. USAGE for candidates that are none, for
+ * two targets, or several schemes in a layout that has one; INVALID for a target that cannot be
+ * reached, before any data is read, and for a candidate that fits no tensor.
+ */
+enum qplan_status qplan_sensitivity_measure(struct qplan_sensitivity **out,
+                                            const struct qplan_checkpoint *checkpoint,
+                                            const struct qplan_plan_options *options,
+                                            const struct qplan_budget *budget,
+                                            const struct qplan_run *run, struct qplan_error *err);
+void qplan_sensitivity_free(struct qplan_sensitivity *sensitivity);
+
+/* What a plan within a target comes to, and the best plan of at most that size with one scheme. */
+struct qplan_budget_facts {
+    uint64_t bytes; /* of all files */
+    double bpw;
+    double error;                    /* squared, of all tensors together */
+    double bound;                    /* no plan within the target, of those that raise, has less */
+    bool raised;                     /* heads and embeddings have candidates of 8 bits or more */
+    char uniform[QPLAN_SCHEME_TEXT]; /* the candidate; "" = none keeps to the target */
+    uint64_t uniform_bytes;
+    double uniform_error;
+};
+
+/*
+ * Makes the plan of least squared error that keeps to the target of the budget, which must have
+ * one. Heads and embeddings get candidates of 8 bits or more first, wherever the plan is then no
+ * worse than the best one of a single scheme. It borrows from the checkpoint alone.
+ */
+enum qplan_status qplan_plan_make_within(struct qplan_plan **out,
+                                         const struct qplan_sensitivity *sensitivity,
+                                         struct qplan_budget_facts *facts, struct qplan_error *err);
+
 struct qplan_gate;
 
 /*

@@ -186,19 +186,20 @@ static const struct qp_importance_entry *find_tensor(const struct qp_importance 
     return entry;
 }
 
-/* Relative to the largest; all are 1 where nothing is known. */
-static void relate(const double *sums, double count, uint64_t n, float *out)
+/* Relative to the largest, which is returned; all are 1 where nothing is known. */
+static double relate(const double *sums, double count, uint64_t n, float *out)
 {
     double most = 0;
     for (uint64_t i = 0; count > 0 && i < n; i++)
         most = sums[i] > most ? sums[i] : most;
     for (uint64_t i = 0; i < n; i++)
         out[i] = most > 0 ? (float)(sums[i] / most) : 1;
+    return most > 0 ? most / count : 1;
 }
 
 enum qplan_status qp_importance_of(const struct qp_importance *importance, const char *tensor,
                                    uint64_t columns, struct qp_arena *arena, const float **out,
-                                   struct qplan_error *err)
+                                   double *unit, struct qplan_error *err)
 {
     uint64_t matrix;
     const struct qp_importance_entry *entry = find_tensor(importance, tensor, &matrix);
@@ -217,7 +218,8 @@ enum qplan_status qp_importance_of(const struct qp_importance *importance, const
     float *values = qp_arena_alloc(arena, columns, sizeof *values);
     if (!values)
         return qp_fail_memory(err, "importance", columns * sizeof *values);
-    relate(entry->sums + matrix * columns, entry->counts[is_joined ? 0 : matrix], columns, values);
+    *unit = relate(entry->sums + matrix * columns, entry->counts[is_joined ? 0 : matrix], columns,
+                   values);
     *out = values;
     return QPLAN_OK;
 }

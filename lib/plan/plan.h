@@ -15,6 +15,7 @@ struct qp_plan_tensor {
     const struct qp_calibrator *calibrator; /* NULL = the tensor is kept */
     const float *importance;       /* of its columns, at most 1 each; NULL = they are all alike */
     bool has_importance;           /* it is known */
+    double importance_unit;        /* then: what 1 stands for, by which tensors compare */
     const char *rule;              /* the decision that won, "select:all"; NULL = none was asked */
     const char *reason;            /* why it is kept, or NULL */
     const struct qp_tensor *unfit; /* whose shape the scheme or the layout does not allow: it is
@@ -86,6 +87,23 @@ static inline const struct qplan_entry *qp_plan_output(const struct qp_plan_tens
 
 /* Keeps a tensor as it is. rule and reason are not copied. */
 void qp_plan_keep(struct qp_plan_tensor *t, const char *rule, const char *reason);
+
+/* What somebody has chosen for one tensor, in the place of the scheme of the options. */
+struct qp_chosen {
+    const struct qplan_scheme *scheme; /* NULL = it is kept */
+    const char *rule;                  /* NULL = that by which it was selected */
+    const char *reason;                /* why it is kept */
+    const struct qp_tensor *unfit;     /* as of the plan */
+};
+
+/*
+ * Makes a plan as qplan_plan_make does, but the tensors that the options would quantize become what
+ * was chosen for them: chosen has a row for each tensor. NULL = nothing was.
+ */
+enum qplan_status qp_plan_make_as(struct qplan_plan **out,
+                                  const struct qplan_checkpoint *checkpoint,
+                                  const struct qplan_plan_options *options,
+                                  const struct qp_chosen *chosen, struct qplan_error *err);
 
 /* A plan without tensors, in the native layout. */
 enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkpoint *checkpoint,

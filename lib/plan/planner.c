@@ -363,9 +363,40 @@ static enum qplan_status choose_format(struct qplan_plan *plan,
     return qp_plan_check_settings(plan, NULL, err);
 }
 
+/* What was chosen takes the place of what the options ask for. */
+static enum qplan_status take_chosen(struct qplan_plan *plan, const struct qp_chosen *chosen,
+                                     struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        const struct qp_chosen *row = &chosen[i];
+        if (!qp_is_quantized(t))
+            continue;
+        if (row->rule) {
+            t->rule = qp_arena_join(&plan->arena, row->rule, strlen(row->rule), "");
+            if (!t->rule)
+                return qp_fail_memory(err, "plan", strlen(row->rule));
+        }
+        if (!row->scheme)
+            qp_plan_keep(t, t->rule, row->reason);
+        else
+            QP_TRY(qp_plan_set_scheme(plan, t, row->scheme, err));
+        t->unfit = row->unfit;
+    }
+    return QPLAN_OK;
+}
+
 enum qplan_status qplan_plan_make(struct qplan_plan **out,
                                   const struct qplan_checkpoint *checkpoint,
                                   const struct qplan_plan_options *options, struct qplan_error *err)
+{
+    return qp_plan_make_as(out, checkpoint, options, NULL, err);
+}
+
+enum qplan_status qp_plan_make_as(struct qplan_plan **out,
+                                  const struct qplan_checkpoint *checkpoint,
+                                  const struct qplan_plan_options *options,
+                                  const struct qp_chosen *chosen, struct qplan_error *err)
 {
     *out = NULL;
     struct qplan_plan *plan;
@@ -392,13 +423,15 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
         status = qp_plan_take_tensors(plan, err);
     if (status == QPLAN_OK)
         status = qp_choose(plan, options, err);
+    if (status == QPLAN_OK && chosen)
+        status = take_chosen(plan, chosen, err);
     if (status == QPLAN_OK)
         status = qp_plan_check(plan, err);
     if (status == QPLAN_OK && options->n_importance)
         status = qp_plan_weigh(plan, options, err);
     if (status == QPLAN_OK)
-        status = options->rules && !options->tag ? name_mixed(plan, err)
-                                                 : name_output(plan, options, err);
+        status = (options->rules || chosen) && !options->tag ? name_mixed(plan, err)
+                                                             : name_output(plan, options, err);
     if (status == QPLAN_OK)
         status = qp_side_find(&plan->side, &checkpoint->source, plan->copy, plan->n_copy,
                               &plan->arena, err);

@@ -105,6 +105,17 @@ static const char *kept_by(const struct qp_keep *list, const struct qp_tensor *t
     return list->reason;
 }
 
+bool qp_is_table_or_head(const struct qp_tensor *t)
+{
+    static const char *const patterns[] = {"embed", "embd",    ".wte.",
+                                           ".wpe.", "lm_head", "output_layer"};
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+        if (has(t, patterns[i]))
+            return true;
+    }
+    return false;
+}
+
 /* ---- Selections --------------------------------------------------------------------------------
  */
 

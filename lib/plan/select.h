@@ -21,6 +21,9 @@ struct qp_selection {
 const struct qp_selection *qp_selection_of(enum qplan_select select,
                                            const struct qp_format *format);
 
+/* Whether a tensor is the head of a model or an embedding, by its name. */
+bool qp_is_table_or_head(const struct qp_tensor *tensor);
+
 /*
  * Where a pattern of struct qp_keep first occurs in a name of n bytes: from *begin to *end. The dot
  * that begins a pattern also stands for the begin of the name. False if it does not occur.

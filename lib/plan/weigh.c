@@ -26,7 +26,8 @@ static enum qplan_status find(struct qplan_plan *plan, const struct qp_importanc
 {
     const struct qp_tensor *source = t->source;
     const uint64_t n = source->shape[source->rank - 1];
-    QP_TRY(qp_importance_of(importance, source->name, n, &plan->arena, &t->importance, err));
+    QP_TRY(qp_importance_of(importance, source->name, n, &plan->arena, &t->importance,
+                            &t->importance_unit, err));
     t->has_importance = t->importance != NULL;
     uint64_t alike = 0;
     while (t->importance && alike < n && !(t->importance[alike] < 1)) /* the largest is 1 */

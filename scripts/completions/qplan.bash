@@ -18,6 +18,9 @@ _qplan() {
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
+        --target-bpw) compopt +o default; return ;;
+        --target-size) compopt +o default; return ;;
+        --candidates) compopt +o default; return ;;
         --select) words='all linear' ;;
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
@@ -38,7 +41,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
@@ -53,6 +56,9 @@ _qplan() {
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
+        --target-bpw) compopt +o default; return ;;
+        --target-size) compopt +o default; return ;;
+        --candidates) compopt +o default; return ;;
         --select) words='all linear' ;;
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
@@ -73,7 +79,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     explain)
@@ -88,6 +94,9 @@ _qplan() {
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
+        --target-bpw) compopt +o default; return ;;
+        --target-size) compopt +o default; return ;;
+        --candidates) compopt +o default; return ;;
         --select) words='all linear' ;;
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
@@ -107,7 +116,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --select --include --exclude --rules --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
