@@ -4,37 +4,70 @@
  * A weight L.weight is its codes under that name, L.weight_scale, and L.comfy_quant, bytes of JSON
  * that name the format of the layer: {"format":"float8_e4m3fn"}. A scale is for the tensor, with no
  * axis, or, of integers, for each row, [rows, 1].
+ *
+ * Of nvfp4 and mxfp8 scales are bytes for blocks of a row, swizzled in whole tiles as GPUs read
+ * them; nvfp4 has two codes in a byte, the first in its high half, and L.weight_scale_2, the factor
+ * of its scales.
  */
+#include "formats/blocks.h"
 #include "formats/build.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/check.h"
 #include "lib/model/dtype.h"
 
 #include <string.h>
 
+#define TILE_ROWS 128 /* of swizzled scales */
+#define TILE_COLS 4
 #define MOST_MARK 4096 /* bytes of JSON that are read */
 
 static const char weight[] = ".weight", mark[] = ".comfy_quant";
 
-/* The formats of layers, by what their codes are. */
+/* The formats of layers, by what their codes are and how many share a scale. */
 static const struct kind {
-    enum qplan_dtype dtype;
-    bool has_rows; /* scales may be for each row */
+    enum qplan_dtype dtype, scale;
+    uint64_t group;               /* codes of a row that share a scale; 0 = those of a tensor */
+    uint64_t multiple;            /* of rows and of columns: engines fill up others */
+    bool has_rows;                /* scales may be for each row */
+    enum qplan_storage scales[2]; /* types that they are stored in, the first as qplan does it */
     const char *format;
     const char *mark;
 } kinds[] = {
-    {QPLAN_F8E4M3, false, "float8_e4m3fn", "{\"format\":\"float8_e4m3fn\"}"},
-    {QPLAN_F8E5M2, false, "float8_e5m2", "{\"format\":\"float8_e5m2\"}"},
-    {QPLAN_INT8, true, "int8_tensorwise", "{\"format\":\"int8_tensorwise\"}"},
+#define NAMED(name) name, "{\"format\":\"" name "\"}"
+#define F32_SCALES                                                                                 \
+    {                                                                                              \
+        QPLAN_STORAGE_F32, QPLAN_STORAGE_F32                                                       \
+    }
+    {QPLAN_F8E4M3, QPLAN_F32, 0, 1, false, F32_SCALES, NAMED("float8_e4m3fn")},
+    {QPLAN_F8E5M2, QPLAN_F32, 0, 1, false, F32_SCALES, NAMED("float8_e5m2")},
+    {QPLAN_INT8, QPLAN_F32, 0, 1, true, F32_SCALES, NAMED("int8_tensorwise")},
+    {QPLAN_F8E4M3,
+     QPLAN_E8M0,
+     32,
+     32,
+     false,
+     {QPLAN_STORAGE_U8, QPLAN_STORAGE_F8_E8M0},
+     NAMED("mxfp8")},
+    {QPLAN_F4E2M1,
+     QPLAN_F8E4M3,
+     16,
+     16,
+     false,
+     {QPLAN_STORAGE_F8_E4M3, QPLAN_STORAGE_U8},
+     NAMED("nvfp4")},
+#undef F32_SCALES
+#undef NAMED
 };
 
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
-/* The format of layers with such codes, or NULL. */
-static const struct kind *kind_of(enum qplan_dtype dtype)
+/* The format of layers with such a scheme, whatever its scales are, or NULL. */
+static const struct kind *kind_of(const struct qplan_scheme *scheme)
 {
+    const uint64_t group = scheme->granularity == QPLAN_PER_GROUP ? scheme->group : 0;
     size_t i = 0;
-    while (i < N_KINDS && kinds[i].dtype != dtype)
+    while (i < N_KINDS && (kinds[i].dtype != scheme->dtype || kinds[i].group != group))
         i++;
     return i < N_KINDS ? &kinds[i] : NULL;
 }
@@ -45,19 +78,29 @@ static const struct kind *kind_of(enum qplan_dtype dtype)
 static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
                        const struct qp_format_options *options)
 {
-    const struct kind *kind = kind_of(scheme->dtype);
+    const struct kind *kind = kind_of(scheme);
     const bool is_row = scheme->granularity == QPLAN_PER_CHANNEL && scheme->axis == 0;
     (void)storage;
     (void)options;
+    if (qp_blocks_of(scheme) && kind) {
+        scheme->scale_dtype = kind->scale;
+        return NULL;
+    }
     return kind && (scheme->granularity == QPLAN_PER_TENSOR || (is_row && kind->has_rows)) &&
                    !scheme->asymmetric && !scheme->narrow && scheme->scale_dtype == QPLAN_F32
                ? NULL
-               : "fp8:t, f8e5m2:t, int8:t or int8:c0, with f32 scales";
+               : "nvfp4, mxfp8; or fp8:t, f8e5m2:t, int8:t or int8:c0, with f32 scales";
 }
 
 static const char *misfit(const struct qp_tensor *t)
 {
-    return qp_name_ends(t->name, t->name_len, weight) ? NULL : "not named .weight";
+    const struct kind *kind = kind_of(t->scheme);
+    const uint64_t multiple = kind ? kind->multiple : 1;
+    if (!qp_name_ends(t->name, t->name_len, weight))
+        return "not named .weight";
+    return t->shape[0] % multiple != 0 || t->shape[1] % multiple != 0
+               ? "rows or columns not a multiple of the block"
+               : NULL;
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)
@@ -84,34 +127,59 @@ static const struct qp_keep keeps[] = {QP_KEEP("modulation"),
 /* ---- Parts -------------------------------------------------------------------------------------
  */
 
+static uint64_t up_to(uint64_t n, uint64_t multiple)
+{
+    return qp_div_up(n, multiple) * multiple;
+}
+
 static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, struct qp_part *parts,
                            struct qplan_entry *entries)
 {
-    static const struct qp_place codes = {.bits = 8, .word_bytes = 1, .is_signed = true};
+    static const struct qp_place bytes = {.bits = 8, .word_bytes = 1, .is_signed = true};
+    static const struct qp_place nibbles = {
+        .bits = 4, .word_bytes = 1, .n_order = 2, .order = {1, 0}};
+    static const struct qp_place tiles = {.bits = 8, .word_bytes = 1, .swizzled = true};
+    const struct kind *kind = kind_of(t->scheme);
     const bool is_tensor = t->scheme->granularity == QPLAN_PER_TENSOR;
+    const bool is_packed = kind->dtype == QPLAN_F4E2M1;
     const uint64_t rows = t->shape[0], cols = t->shape[1];
-    const struct kind *kind = kind_of(t->scheme->dtype);
+    const struct qp_matrix sets = qp_row_sets(t->scheme, t->shape);
     const bool is_named = qp_name_ends(t->name, t->name_len, weight); /* else nothing is found */
     const size_t n_layer = t->name_len - (is_named ? sizeof weight - 1 : 0);
     const struct qp_entry_wish wishes[] = {
-        {t->name, t->name_len, "", qp_dtype_storage(kind->dtype), 2, {rows, cols}},
-        {t->name, t->name_len, "_scale", QPLAN_STORAGE_F32, is_tensor ? 0 : 2, {rows, 1}},
+        {t->name,
+         t->name_len,
+         "",
+         qp_dtype_storage(kind->dtype),
+         2,
+         {rows, is_packed ? qp_div_up(cols, 2) : cols}},
+        {t->name,
+         t->name_len,
+         "_scale",
+         kind->scales[t->variant],
+         is_tensor ? 0 : 2,
+         {kind->group ? up_to(sets.rows, TILE_ROWS) : sets.rows,
+          kind->group ? up_to(sets.cols, TILE_COLS) : sets.cols}},
         {t->name, n_layer, mark, QPLAN_STORAGE_U8, 1, {strlen(kind->mark)}},
+        {t->name, t->name_len, "_scale_2", QPLAN_STORAGE_F32, 0, {0}},
     };
-    bool made = true;
-    for (unsigned i = 0; i < 3 && made; i++)
-        made = qp_build_entry(&entries[i], &wishes[i], arena);
-    if (!made)
-        return 0;
-    parts[0] = (struct qp_part){
-        .role = QP_CODES, .place = &codes, .matrix = {rows, cols}, .entry = &entries[0]};
+    const unsigned n = is_packed ? 4 : 3;
+    for (unsigned i = 0; i < n; i++) {
+        if (!qp_build_entry(&entries[i], &wishes[i], arena))
+            return 0;
+    }
+    parts[0] = (struct qp_part){.role = QP_CODES,
+                                .place = is_packed ? &nibbles : &bytes,
+                                .matrix = {rows, cols},
+                                .entry = &entries[0]};
     parts[1] = (struct qp_part){.role = QP_SCALE,
-                                .place = qp_scale_place(QPLAN_F32),
-                                .matrix = {is_tensor ? 1 : rows, 1},
+                                .place = kind->group ? &tiles : qp_scale_place(kind->scale),
+                                .matrix = sets,
                                 .entry = &entries[1]};
     parts[2] = (struct qp_part){
         .role = QP_CONSTANT, .entry = &entries[2], .bytes = kind->mark, .is_text = true};
-    return 3;
+    parts[3] = qp_factor_part(&entries[3], false);
+    return n;
 }
 
 /* ---- Reading -----------------------------------------------------------------------------------
@@ -157,56 +225,76 @@ static enum qplan_status read_mark(const struct qp_listing *listing,
         if (!*out || tree.n_values != 2u + (computed != NULL))
             status =
                 qp_fail(err, QPLAN_ERR_INVALID, subject,
-                        "not a format that is supported: expected float8_e4m3fn, float8_e5m2 or "
-                        "int8_tensorwise and nothing that changes values, found %s",
+                        "not a format that is supported: expected float8_e4m3fn, float8_e5m2, "
+                        "int8_tensorwise, mxfp8 or nvfp4 and nothing that changes values, found %s",
                         qp_quote(shown, text, (size_t)n));
     }
     qp_tree_free(&tree);
     return status;
 }
 
-/* The scheme of a layer by its scales: one for all, or one for each row. */
-static const struct qplan_scheme *scheme_of(const struct kind *kind,
-                                            const struct qplan_entry *scale)
+/* The scheme of a layer by its scales: one for all, one for each row, or one for each block. */
+static struct qplan_scheme scheme_of(const struct kind *kind, const struct qplan_entry *scale)
 {
-    static const struct qplan_scheme of_tensors[] = {
-        {.dtype = QPLAN_F8E4M3, .granularity = QPLAN_PER_TENSOR, .scale_dtype = QPLAN_F32},
-        {.dtype = QPLAN_F8E5M2, .granularity = QPLAN_PER_TENSOR, .scale_dtype = QPLAN_F32},
-        {.dtype = QPLAN_INT8, .granularity = QPLAN_PER_TENSOR, .scale_dtype = QPLAN_F32}};
-    static const struct qplan_scheme of_rows = {
-        .dtype = QPLAN_INT8, .granularity = QPLAN_PER_CHANNEL, .scale_dtype = QPLAN_F32};
-    return kind->has_rows && scale->rank != 0 ? &of_rows : &of_tensors[kind - kinds];
+    const bool has_rows = kind->has_rows && scale->rank != 0;
+    return (struct qplan_scheme){.dtype = kind->dtype,
+                                 .granularity = kind->group ? QPLAN_PER_GROUP
+                                                : has_rows  ? QPLAN_PER_CHANNEL
+                                                            : QPLAN_PER_TENSOR,
+                                 .group = kind->group,
+                                 .scale_dtype = kind->scale};
 }
 
-static enum qplan_status describe_layer(const struct qp_listing *listing,
+/* Extents of the weight with such codes; false if there can be none. */
+static bool find_shape(const struct kind *kind, const struct qplan_entry *codes, uint64_t shape[2])
+{
+    uint64_t elems;
+    if (codes->rank != 2)
+        return false;
+    shape[0] = codes->shape[0];
+    shape[1] = codes->shape[1];
+    if (kind->dtype == QPLAN_F4E2M1 && !qp_mul_u64(shape[1], 2, &shape[1]))
+        return false;
+    return shape[1] % qp_max_u64(kind->group, 1) == 0 && qp_shape_elements(shape, 2, &elems) &&
+           elems > 0;
+}
+
+static enum qplan_status describe_layer(const struct qp_listing *listing, struct qp_arena *arena,
                                         const struct qplan_entry *entry, struct qp_tensor **tensors,
                                         size_t *n, struct qplan_error *err)
 {
+    uint64_t shape[2];
     const size_t n_layer = entry->name_len - (sizeof mark - 1);
     const struct qplan_entry *codes = qp_listing_sibling(listing, entry->name, n_layer, weight);
     const struct qplan_entry *scale =
         qp_listing_sibling(listing, entry->name, n_layer, ".weight_scale");
     const struct kind *kind;
     QP_TRY(read_mark(listing, entry, &kind, err));
-    if (!codes || !scale || codes->rank != 2 || qp_entry_elements(codes) == 0)
-        return refuse(listing, entry, "expected a weight of two axes and its scale beside it", err);
+    if (!codes || !scale || !find_shape(kind, codes, shape))
+        return refuse(listing, entry,
+                      "expected a weight of two axes, of whole blocks, and its scale beside it",
+                      err);
+    const struct qplan_scheme scheme = scheme_of(kind, scale);
     const struct qp_tensor t = {.name = codes->name,
                                 .name_len = codes->name_len,
-                                .shape = codes->shape,
+                                .shape = qp_arena_copy(arena, shape, 2, sizeof *shape),
                                 .rank = 2,
                                 .storage = QPLAN_STORAGE_F32,
-                                .scheme = scheme_of(kind, scale)};
-    return qp_add_tensor(tensors, n, &t) ? QPLAN_OK : qp_fail_memory(err, listing->shown, sizeof t);
+                                .variant = scale->storage != kind->scales[0] &&
+                                           scale->storage == kind->scales[1],
+                                .scheme = qp_arena_copy(arena, &scheme, 1, sizeof scheme)};
+    return t.shape && t.scheme && qp_add_tensor(tensors, n, &t)
+               ? QPLAN_OK
+               : qp_fail_memory(err, listing->shown, sizeof t);
 }
 
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
-    (void)arena; /* all that a tensor points to is in the listing */
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
         if (qp_name_ends(entry->name, entry->name_len, mark))
-            QP_TRY(describe_layer(listing, entry, tensors, n, err));
+            QP_TRY(describe_layer(listing, arena, entry, tensors, n, err));
     }
     return QPLAN_OK;
 }
@@ -214,7 +302,7 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
 const struct qp_format qp_format_comfyui = {
     .name = "comfyui",
     .loaded_by = "ComfyUI",
-    .schemes = "fp8:t; f8e5m2:t; int8:t, c0",
+    .schemes = "fp8:t; f8e5m2:t; int8:t, c0; nvfp4; mxfp8",
     .scheme = "fp8:t",
     .is_file = true,
     .select = "linear",

@@ -108,7 +108,12 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
     const struct qp_code_rule rule = qp_stored_rule(tensor);
     const void *stored;
     char subject[512], found[QP_F64_TEXT];
-    QP_TRY(qp_part_get(source, part, set, n, QPLAN_ISA_BEST, window->stored, &stored, NULL, err));
+    uint64_t bad_fill = 0;
+    QP_TRY(
+        qp_part_get(source, part, set, n, QPLAN_ISA_BEST, window->stored, &stored, &bad_fill, err));
+    if (bad_fill > 0 && tensor->calibrate) /* other tools may fill tiles as they like */
+        return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, source, part),
+                       "bad scales: spare bits must be 0");
     qp_load_scales(work, &rule, n, stored, window->scale);
     if (are_above_0(work, window->scale, n))
         return part->of_powers ? check_powers(source, part, work, window->scale, set, n, err)

@@ -1,5 +1,5 @@
 """The layout of ComfyUI for rows_quantized.py: a file in which a weight is bytes, its scale, and a
-mark, bytes of JSON that name the format.
+mark, bytes of JSON that name the format. Scales of blocks are bytes in tiles of 128 rows and 4 columns.
 """
 
 import dataclasses
@@ -11,7 +11,11 @@ from expect import tensor, words
 from layout_folder import PLAIN, Stored, both
 from layout_qplan import ALL, HONEST, OTHER_SOURCE, Fault, clean, word
 
-MARK = b'{"format":"int8_tensorwise"}'
+def mark_of(format):
+    return b'{"format":"%s"}' % format.encode()
+
+
+MARK = mark_of("int8_tensorwise")
 BLANK = json.dumps(json.loads(MARK)).encode()       # as ComfyUI writes it
 
 
@@ -20,42 +24,105 @@ class Marked(Stored):
     mark: bytes = MARK
 
 
+BLOCKS = {
+    "fp8": {"values": "F8E4M3", "grain": ("t",), "mark": mark_of("float8_e4m3fn")},
+    "f8e5m2": {"values": "F8E5M2", "grain": ("t",), "mark": mark_of("float8_e5m2")},
+    "mxfp8": {"values": "F8E4M3", "scale": "E8M0", "grain": ("g", 32), "mark": mark_of("mxfp8")},
+    "nvfp4": {"bits": 4, "values": "F4E2M1", "scale": "F8E4M3", "grain": ("g", 16), "mark": mark_of("nvfp4")},
+}
+
+
+def swizzled(dims, row, col):
+    """Where the scale of a block is, and how many bytes there are."""
+    rows, cols = (dims[0] + 127) // 128, (dims[1] + 3) // 4
+    tile = row // 128 * cols + col // 4
+    return tile * 512 + row % 32 * 16 + row % 128 // 32 * 4 + col % 4, rows * cols * 512
+
+
 class File(layout_qplan.File):
     name, kept, stem = "l.0.w.weight", "l.0.w.bias", "l.0.w"
 
-    def __init__(self, scheme, dtype="F32", dims=(5, 7)):
+    def __init__(self, scheme, dtype="F32", dims=None):
+        dims = dims or ((5, 96) if scheme.grain[0] == "g" else (5, 7))
         super().__init__(scheme, dtype, dims)
         if not scheme.recorded:
             self.records, self.text, self.meta = {}, False, {"format": "pt", "note": "kept"}
 
     @property
     def parts(self):
-        found = {"codes": self.name, "scale": self.name + "_scale", "mark": self.stem + ".comfy_quant"}
+        found = {"codes": self.name, "scale": self.name + "_scale", "mark": self.stem + ".comfy_quant",
+                 "factor": self.name + "_scale_2"}
         return {role: name for role, name in found.items() if name in self.tensors}
 
+    def stored_blocks(self, name, scheme, dtype, dims, raw):
+        """Codes from the high half of a byte on, and scales in tiles that are filled up."""
+        parts = model.quantize(dtype, dims, raw, scheme)
+        codes, scale = parts[""], parts["_scale"]
+        if scheme.bits == 4:
+            codes = (*codes[:2], bytes(b % 16 << 4 | b >> 4 for b in codes[2]))
+        rows, cols = scale[1]
+        tiles = bytearray(swizzled(scale[1], 0, 0)[1])
+        for row in range(rows):
+            for col in range(cols):
+                tiles[swizzled(scale[1], row, col)[0]] = scale[2][row * cols + col]
+        stored = {name: codes, name + "_scale": (
+            scale[0], ((rows + 127) // 128 * 128, (cols + 3) // 4 * 4), bytes(tiles))}
+        return {**stored, **({name + "_scale_2": ("F32", (), parts["_scale_2"][2])}
+                             if "_scale_2" in parts else {})}
+
     def stored(self, name, scheme, dtype, dims, raw):
+        mark = {self.stem + ".comfy_quant": ("U8", (len(scheme.mark),), scheme.mark)}
+        if scheme.grain[0] == "g":
+            return {**self.stored_blocks(name, scheme, dtype, dims, raw), **mark}
         codes, params, *_ = model.coded(dtype, dims, raw, scheme)
         shape = () if scheme.grain == ("t",) else (dims[0], 1)
-        return {name: ("I8", dims, bytes(c % 256 for c in codes)),
-                name + "_scale": ("F32", shape, model.encode("F32", [s for s, _ in params])),
-                self.stem + ".comfy_quant": ("U8", (len(scheme.mark),), scheme.mark)}
+        storage = model.VALUES[scheme.values][0] if scheme.values else "I8"
+        return {name: (storage, dims, bytes(c % 256 for c in codes)), **mark,
+                name + "_scale": ("F32", shape, model.encode("F32", [s for s, _ in params]))}
 
 
 class Layout(layout_qplan.Layout):
     name, base, file = "comfyui", "int8", File
-    with_wrong_parts = ("int8", "int8-other", "tensor", "tensor-other")
+    with_wrong_parts = ("int8", "int8-other", "tensor", "tensor-other", "fp8", "fp8-other", "mxfp8",
+                        "mxfp8-other", "nvfp4", "nvfp4-other")
     sidecars = ("l.1.w.weight_scale",)
     unrecorded = (tensor("l.0.w.weight"), words("not recorded")), ALL
-    schemes = {**dict(both(Marked, int8={}, tensor={"grain": ("t",)})),
+    schemes = {**dict(both(Marked, int8={}, tensor={"grain": ("t",)}, **BLOCKS)),
                "blank-other": Marked(recorded=False, mark=BLANK)}
 
     @staticmethod
     def set_code(file, row, col, value):
+        if file.scheme.bits == 4:
+            at, shift = row * file.dims[1] // 2 + col // 2, 0 if col % 2 else 4
+            old = file.tensors[file.name][2][at]
+            return file.set_bytes(file.name, at, bytes([old & ~(15 << shift) | value % 16 << shift]))
         file.set_bytes(file.name, row * file.dims[1] + col, bytes([value % 256]))
 
     @staticmethod
     def set_pad(file, row):
         return False
+
+    @staticmethod
+    def blocks(file):
+        return file.dims[0], file.dims[1] // file.scheme.grain[1]
+
+    def n_sets(self, file):
+        rows, cols = self.blocks(file) if file.scheme.grain[0] == "g" else (0, 0)
+        return rows * cols or super().n_sets(file)
+
+    def set_scale(self, file, i, value):
+        if file.scheme.grain[0] == "g":
+            dims = self.blocks(file)
+            i = swizzled(dims, i // dims[1], i % dims[1])[0]
+        super().set_scale(file, i, value)
+
+    @staticmethod
+    def bad_scales(file):
+        """Other tools give blocks of zeros the scale 0."""
+        bad = dict(layout_qplan.Layout.bad_scales(file))
+        if file.scheme.scale == "F8E4M3" and not file.records:
+            del bad["zero"]
+        return bad
 
     @staticmethod
     def unrecord(file):
@@ -70,9 +137,16 @@ class Layout(layout_qplan.Layout):
 
     @staticmethod
     def reshaped(file, role, dims):
-        """One scale fits every matrix."""
-        fits = role == "codes" and len(dims) == 2 and file.scheme.grain == ("t",)
+        """One scale fits every matrix, and a tile of scales one more row."""
+        more = file.scheme.grain[0] == "g" and dims == (file.dims[0] + 1, file.tensors[file.name][1][1])
+        fits = role == "codes" and len(dims) == 2 and (file.scheme.grain == ("t",) or more)
         return OTHER_SOURCE if fits and not file.records else ALL
+
+    @staticmethod
+    def retyped(file, role, dtype):
+        """Other tools store scales of nvfp4 as bytes."""
+        fits = role == "scale" and dtype == "U8" and file.scheme.scale == "F8E4M3"
+        return HONEST if fits and not file.records else ALL
 
     @staticmethod
     def dtypes(scheme):
@@ -90,6 +164,12 @@ class Layout(layout_qplan.Layout):
         for scheme in ("int8", "int8-other"):
             for fault in self.claims_of_marks():
                 yield self.start_as(scheme, fault)
+
+        for scheme, column in {"mxfp8": 3, "nvfp4": 512 + 3}.items():
+            for name, at in {"column": column, "row": -1}.items():  # of 5 rows and 3 or 6 columns
+                yield self.start_as(scheme, Fault(
+                    f"Q11-tiles-{name}", lambda f, at=at: f.set_bytes(f.parts["scale"], at, b"\1"),
+                    (tensor(f"{self.file.name}_scale"), words("spare bits must be 0"))))
 
     def claims_of_schemes(self):
         for text in ("uint8:c0", "uint8:c0:sym", "int8:c0:asym", "int8:c0:narrow", "int8:c0:f16", "int8:t",

@@ -156,15 +156,22 @@ def biased_parameters(a, b, scheme, work):
     return s, bias
 
 
+def code_end(scheme):
+    """How far the largest code of floats reaches, in scales: half a step further than its value."""
+    sizes = sorted(VALUES[scheme.values][1].values())
+    return sizes[-1] + (sizes[-1] - sizes[-2]) / 2
+
+
 def factor_of(values, scheme, work):
     """What all scales of a tensor are stored under; 1 where they are not."""
     most = max([0, *(abs(v) for v in values if isinstance(v, Fraction))])
     low, high = scheme.codes()
-    reach = Fraction(high - low, 2)
+    reach = VALUES[scheme.values][1][high] if scheme.values else Fraction(high - low, 2)
+    end = code_end(scheme) if scheme.values else reach
     if scheme.scale != "F8E4M3" or most == 0:
         return Fraction(1)
     factor = max(nearest(nearest(most / (448 * reach), work), "F32"), Fraction(2) ** -117)
-    while nearest(448 * factor, "F32") * reach < most:
+    while nearest(448 * factor, "F32") * end < most:
         factor = upward(factor * (1 + Fraction(1, 2 ** 60)), "F32")
     return factor
 
@@ -176,10 +183,31 @@ def small_scales(name, factor):
     return {nearest(v * factor, "F32"): byte for v, byte in numbers} if factor != 1 else dict(numbers)
 
 
-def stored_scale(s, scheme, factor):
-    """The least scale that is stored and is not below s; None if there is none."""
+def nearest_scale(s, enough, scheme, factor):
+    """The scale nearest to s that is stored, or the first behind it that is enough."""
+    numbers = SMALL[scheme.scale][1]
+    wanted = min(numbers, key=lambda x: (abs(x - s / factor), numbers[x] % 2))
+    return min((x for x in small_scales(scheme.scale, factor)
+                if x >= max(enough, nearest(wanted * factor, "F32"))), default=None)
+
+
+def power_scale(size, scheme):
+    """The power of two that takes the size to the leading one of the largest code, from 7/4 on the next."""
+    leading = exponent(size) + (size / Fraction(2) ** exponent(size) >= Fraction(7, 4))
+    low, high = scheme.codes()
+    return Fraction(2) ** max(leading - exponent(VALUES[scheme.values][1][high]), -126)
+
+
+def stored_scale(s, size, scheme, factor, work):
+    """The least scale that is stored and is not below s, of floats as far as the last one reaches; None
+    if there is none."""
     if scheme.scale not in SMALL:
         return upward(max(s, smallest_normal(scheme.scale)), scheme.scale)
+    if scheme.values and scheme.scale == "E8M0":
+        return power_scale(size, scheme)
+    if scheme.scale == "F8E4M3":
+        enough = nearest(size / code_end(scheme), work) if scheme.values else s
+        return nearest_scale(s, enough, scheme, factor)
     least = Fraction(2) ** -126
     return min((x for x in small_scales(scheme.scale, factor) if x >= max(s, least)), default=None)
 
@@ -203,7 +231,7 @@ def parameters(values, scheme, work, factor):
         s = nearest(nearest(b - a, work) / steps, work)
     else:
         s = nearest(nearest(b / 2 - a / 2, work) / (steps / 2), work)
-    s = stored_scale(s, scheme, factor)
+    s = stored_scale(s, max(-a, b), scheme, factor, work)
     if s is None or scheme.symmetric:
         return s, middle
     return s, min(max(low - round(nearest(a / s, work)), low), high)

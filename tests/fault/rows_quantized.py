@@ -143,7 +143,8 @@ def wrong_parts(layout, file):
         for other in SAME_SIZE[WIDTH[dtype]]:
             if other != dtype:
                 yield Fault(f"Q4-{role}-{other}", change(name, other),
-                            (*named, dtype, other) if file.records else named)
+                            (*named, dtype, other) if file.records else named,
+                            layout.retyped(file, role, other))
         if role == "scale":
             yield Fault("Q4-scale-F64", change(name, "F64", raw=bytes(8 * math.prod(dims))), named)
         for i, other in enumerate(sorted(shapes(dims))):
@@ -207,7 +208,8 @@ def other_parameters(layout, file):
         if file.scheme.bias:
             yield Fault(f"Q15-{where}-bias", lambda f, i=i: layout.set_bias(f, i, -100.0), (),
                         ONLY_PROOF)
-    for name, value in {"huge": 6e4, "near": None}.items() if "factor" in file.parts else ():
+    near = {"near": None} if file.records else {}
+    for name, value in {"huge": 6e4, **near}.items() if "factor" in file.parts else ():
         yield Fault(f"Q15-factor-{name}", lambda f, v=value: other_factor(f, v), (), ONLY_PROOF)
     if file.scheme.symmetric and file.scheme.signed and (file.records or n > 1):
         yield Fault("Q15-zeros", lambda f: zeros(f, 0, 60000.0), (), ONLY_PROOF)

@@ -134,10 +134,22 @@ def modelopt(row, dtype, rows, columns):
             "weight_scale_2": ("F32", ())}
 
 
+def up_to(n, multiple):
+    return math.ceil(n / multiple) * multiple
+
+
 def comfyui(row, dtype, rows, columns):
+    codes, format = {"int8": ("I8", "int8_tensorwise"), "fp8": ("F8_E4M3", "float8_e4m3fn"),
+                     "f8e5m2": ("F8_E5M2", "float8_e5m2"), "mxfp8": ("F8_E4M3", "mxfp8"),
+                     "nvfp4": ("U8", "nvfp4")}[row.scheme.split(":")[0]]
+    mark = {"comfy_quant": ("U8", (len('{"format":""}') + len(format),))}
+    if row.scheme in BLOCKS:
+        scales = (up_to(rows, 128), up_to(columns // BLOCKS[row.scheme], 4))
+        return {"weight": (codes, (rows, columns // 2 if codes == "U8" else columns)), **mark,
+                "weight_scale": ("F8_E4M3" if codes == "U8" else "U8", scales),
+                **({"weight_scale_2": ("F32", ())} if codes == "U8" else {})}
     scales = () if ":t" in row.scheme else (rows, 1)
-    return {"weight": ("I8", (rows, columns)), "weight_scale": ("F32", scales),
-            "comfy_quant": ("U8", (len('{"format":"int8_tensorwise"}'),))}
+    return {"weight": (codes, (rows, columns)), "weight_scale": ("F32", scales), **mark}
 
 
 PARTS = {"compressed-tensors": compressed_tensors, "gptq": gptq, "gptq_v2": gptq, "awq": awq,

@@ -207,13 +207,35 @@ def modelopt(tensors, config):
 
 # ---- ComfyUI -----------------------------------------------------------------------------------
 
+def comfyui_blocks(weight, parts):
+    codes = floats.values_of(weight) if weight.dtype != "U8" else \
+        floats.nibbles(stored.Stored("U8", weight.shape, swapped(weight.data)))
+    width = 32 if weight.dtype != "U8" else 16
+    scales = floats.unswizzled(parts["weight_scale"], len(codes), codes.shape[1] // width)
+    if weight.dtype != "U8":
+        return floats.blocks(codes, floats.powers(scales), "F32")
+    return floats.blocks(codes, floats.E4M3[scales] * stored.values(parts["weight_scale_2"]), "F32")
+
+
+def swapped(data):
+    """Bytes whose halves change places: in ComfyUI the first code is in the high one."""
+    raw = np.frombuffer(data, np.uint8)
+    return (raw << 4 | raw >> 4).astype(np.uint8).tobytes()
+
+
 def comfyui_module(name, parts):
+    if json.loads(parts["comfy_quant"].data)["format"] in ("mxfp8", "nvfp4"):
+        return comfyui_blocks(parts["weight"], parts)
     scales = stored.values(parts["weight_scale"])
-    return stored.packed("F32", stored.values(parts["weight"]).astype(np.float32) * scales)
+    weight = parts["weight"]
+    codes = stored.values(weight).astype(np.float32) if weight.dtype == "I8" else \
+        floats.values_of(weight)
+    return stored.packed("F32", codes * scales)
 
 
 def comfyui(tensors, config):
-    return with_parts(tensors, ".comfy_quant", ("weight", "weight_scale"), comfyui_module)
+    return with_parts(tensors, ".comfy_quant", ("weight", "weight_scale", "weight_scale_2"),
+                      comfyui_module)
 
 
 # ---- All of them -------------------------------------------------------------------------------

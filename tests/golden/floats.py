@@ -33,6 +33,12 @@ def nibbles(tensor):
     return E2M1[np.stack((raw & 15, raw >> 4), axis=-1).reshape(tensor.shape[0], -1)]
 
 
+def unswizzled(tensor, rows, columns):
+    """Bytes in tiles of 128 rows and 4 columns, as cuBLAS has them, as a matrix of rows."""
+    tiles = np.frombuffer(tensor.data, np.uint8).reshape(tensor.shape[0] // 128, -1, 32, 4, 4)
+    return tiles.transpose(0, 3, 2, 1, 4).reshape(tensor.shape)[:rows, :columns]
+
+
 def bytes_of(tensor, shape=None):
     return np.frombuffer(tensor.data, np.uint8).reshape(shape or tensor.shape)
 

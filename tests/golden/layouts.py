@@ -41,7 +41,7 @@ AWAITED = set()
 WITHOUT_RECIPE = {"awq", "comfyui", "fp8", "modelopt"}  # by data, or not written yet
 ZEROS_ALIKE = {"modelopt"}  # whose tool decodes the code of -0 to 0
 PUBLISHED = {"fp8"}  # layouts that models are published in
-IN_F32 = {"fp8", "modelopt"}  # decoders that give F32, whatever the source was
+IN_F32 = {"comfyui", "fp8", "modelopt"}  # decoders that give F32, whatever the source was
 
 # How qplan is told to make each golden; those without a row are only read.
 DYNAMIC = ("--activations", "dynamic")
@@ -90,6 +90,10 @@ ROWS = {
     "mlx/mxfp4": Row("mlx", "mxfp4"),
     "mlx/mxfp8": Row("mlx", "mxfp8"),
     "mlx/nvfp4": Row("mlx", "nvfp4"),
+    "comfyui/fp8-e4m3": Row("comfyui", "fp8:t"),
+    "comfyui/fp8-e5m2": Row("comfyui", "f8e5m2:t"),
+    "comfyui/mxfp8": Row("comfyui", "mxfp8"),
+    "comfyui/nvfp4": Row("comfyui", "nvfp4"),
     "comfyui/int8-tensor": Row("comfyui", "int8:t"),
     "comfyui/int8-rows": Row("comfyui", "int8:c0"),
     "bitsandbytes/int8": Row("bitsandbytes", "int8:c0"),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4",
-         "U32": "<u4", "I8": "i1", "U8": "u1", "F8_E4M3": "u1", "F8_E8M0": "u1"}
+         "U32": "<u4", "I8": "i1", "U8": "u1", "F8_E4M3": "u1", "F8_E8M0": "u1",
+         "F8_E5M2": "u1"}
 
 
 @dataclass(frozen=True)
