@@ -1,8 +1,11 @@
 /*
- * cmd_inspect.c - qplan inspect: what is in a file; with a source, how far it is off. Writes
- * nothing but its report.
+ * cmd_inspect.c - qplan inspect: what is in a file; with a source, how far it is off; of a plain
+ * one, what schemes would make of it. Writes nothing but its report.
  */
+#include "plan_args.h"
 #include "task.h"
+
+#include <stdio.h>
 
 static const struct arg_option options[] = {
     {.name = "against",
@@ -22,8 +25,30 @@ static const struct arg_option options[] = {
 static const struct arg_group report_options = {"Report", options,
                                                 sizeof options / sizeof options[0]};
 
-static const struct arg_group *const groups[] = {&report_options, &task_device_options,
-                                                 &task_machine_options, &cli_general_options, NULL};
+#define CANDIDATES "int4:g128,int4:g32,int8:c0"
+
+static const struct arg_option sensitivity_rows[] = {
+    {.name = "sensitivity",
+     .help = "show what candidates would make of each tensor: squared\n"
+             "error and bits per weight"},
+    {.name = "candidates",
+     .value = "LIST",
+     .help = "schemes with commas between; each is measured on each\ntensor",
+     .fallback = CANDIDATES},
+};
+
+static const struct arg_group sensitivity_options = {
+    "Sensitivity", sensitivity_rows, sizeof sensitivity_rows / sizeof sensitivity_rows[0]};
+
+static const struct arg_group *const groups[] = {
+    &report_options,
+    &sensitivity_options,
+    &plan_calibration_options,
+    &task_device_options,
+    &task_machine_options,
+    &cli_general_options,
+    NULL,
+};
 
 struct inspection {
     const struct args *args;
@@ -58,12 +83,72 @@ static enum qplan_status show_imatrix(const struct args *args, const char *path,
     return qplan_importance_write_text(path, cli_write_stdout, NULL, err);
 }
 
+/* ---- Sensitivity ------------------------------------------------------------------------------*/
+
+/* What goes with --sensitivity alone, and what does not. */
+static enum qplan_status check_sensitivity(const struct args *args, struct qplan_error *err)
+{
+    static const char *const needed_by[] = {"candidates", "calibrate", "importance",
+                                            "importance-missing", "positive-scales"};
+    static const char *const refused[] = {"against", "fail-if"};
+    char flag[CLI_SHOWN];
+    if (args_has(args, "sensitivity")) {
+        for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+            if (args_has(args, refused[i]))
+                return cli_fail(err, QPLAN_ERR_USAGE, "--sensitivity",
+                                "cannot be combined with --%s", refused[i]);
+        return QPLAN_OK;
+    }
+    for (size_t i = 0; i < sizeof needed_by / sizeof needed_by[0]; i++) {
+        (void)snprintf(flag, sizeof flag, "--%s", needed_by[i]);
+        if (args_has(args, needed_by[i]))
+            return cli_fail(err, QPLAN_ERR_USAGE, flag, "needs --sensitivity");
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status write_sensitivity(const struct inspection *in,
+                                           const struct qplan_sensitivity *sensitivity,
+                                           struct qplan_error *err)
+{
+    const enum qplan_status status =
+        in->task.json ? qplan_sensitivity_write_json(sensitivity, cli_write_stdout, NULL, err)
+                      : qplan_sensitivity_write_text(sensitivity, args_has(in->args, "tensors"),
+                                                     cli_write_stdout, NULL, err);
+    return cli_finish_stdout(status, "sensitivity", err);
+}
+
+static enum qplan_status show_sensitivity(struct inspection *in, const char *path,
+                                          struct qplan_error *err)
+{
+    const char *candidates = args_value(in->args, "candidates");
+    const struct qplan_budget budget = {.candidates = candidates ? candidates : CANDIDATES};
+    struct qplan_plan_options plan_options = {.indivisible = QPLAN_INDIVISIBLE_KEEP};
+    struct qplan_sensitivity *sensitivity;
+    CLI_TRY(plan_args_calibration(&plan_options, in->args, err));
+    plan_options.n_include = args_values(in->args, "include", &plan_options.include);
+    CLI_TRY(qplan_checkpoint_open(&in->file, path, err));
+    CLI_TRY(qplan_checkpoint_decode(in->file, err));
+    enum qplan_status status = qplan_sensitivity_measure(&sensitivity, in->file, &plan_options,
+                                                         &budget, &in->task.run, err);
+    progress_end(&in->task.progress);
+    if (status == QPLAN_OK)
+        status = write_sensitivity(in, sensitivity, err);
+    qplan_sensitivity_free(sensitivity);
+    return status;
+}
+
+/* ---- The command ------------------------------------------------------------------------------*/
+
 static enum qplan_status run_all(struct inspection *in, struct qplan_error *err)
 {
     const char *path;
     CLI_TRY(task_begin(&in->task, in->args, err));
+    CLI_TRY(check_sensitivity(in->args, err));
     CLI_TRY(task_read_gates(&in->task, in->args, err));
     CLI_TRY(task_model_path(in->args, 0, "FILE", &path, err));
+    if (args_has(in->args, "sensitivity"))
+        return show_sensitivity(in, path, err);
     const enum qplan_status opened = open_files(in, err);
     if (opened == QPLAN_ERR_INVALID && !in->file && qplan_importance_is_imatrix(path))
         return show_imatrix(in->args, path, err);
@@ -101,7 +186,8 @@ const struct command cli_inspect = {
              "llama.cpp it shows how much the channels of each weight matter.\n",
     .examples = "  qplan inspect model.int8.safetensors\n"
                 "  qplan inspect --against model.safetensors --tensors model.int8.safetensors\n"
-                "  qplan inspect --json model.int8.safetensors | jq .totals\n",
+                "  qplan inspect --json model.int8.safetensors | jq .totals\n"
+                "  qplan inspect --sensitivity --candidates int4:g32,int8:c0 model.safetensors\n",
     .groups = groups,
     .run = run,
 };

@@ -222,7 +222,7 @@ static enum qplan_status read_listed(const struct args *args, const char *name, 
                 : QPLAN_OK;
 }
 
-static enum qplan_status read_calibrate(struct qplan_plan_options *options, const struct args *args,
+enum qplan_status plan_args_calibration(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err)
 {
     const char *text = args_value(args, "calibrate");
@@ -283,7 +283,7 @@ enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
     CLI_TRY(args_has(args, "preset")
                 ? read_preset(&out->options, args, err)
                 : read_scheme(&out->options.scheme, out->options.format, args, err));
-    CLI_TRY(read_calibrate(&out->options, args, err));
+    CLI_TRY(plan_args_calibration(&out->options, args, err));
     out->budget.candidates = args_value(args, "candidates");
     CLI_TRY(value_decimal(args, "target-bpw", MOST_BITS, &out->budget.target_bpw, err));
     CLI_TRY(value_size(args, "target-size", &out->budget.target_bytes, err));

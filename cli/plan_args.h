@@ -20,6 +20,10 @@ struct plan_args {
     struct document rules_text;
 };
 
+/* Reads the options of the group Calibration. */
+enum qplan_status plan_args_calibration(struct qplan_plan_options *options, const struct args *args,
+                                        struct qplan_error *err);
+
 /* Checks and reads the options, before any file is opened. Borrows from args. */
 enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
                                  struct qplan_error *err);

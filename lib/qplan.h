@@ -694,6 +694,17 @@ enum qplan_status qplan_sensitivity_measure(struct qplan_sensitivity **out,
                                             const struct qplan_run *run, struct qplan_error *err);
 void qplan_sensitivity_free(struct qplan_sensitivity *sensitivity);
 
+/*
+ * The table: a line for tensors that differ only in numbers, or for every tensor; and the document
+ * qplan-sensitivity/1, one line.
+ */
+enum qplan_status qplan_sensitivity_write_text(const struct qplan_sensitivity *sensitivity,
+                                               bool every_tensor, qplan_write_fn write, void *ctx,
+                                               struct qplan_error *err);
+enum qplan_status qplan_sensitivity_write_json(const struct qplan_sensitivity *sensitivity,
+                                               qplan_write_fn write, void *ctx,
+                                               struct qplan_error *err);
+
 /* What a plan within a target comes to, and the best plan of at most that size with one scheme. */
 struct qplan_budget_facts {
     uint64_t bytes; /* of all files */

@@ -7,6 +7,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
+#include "lib/device/device.h"
 #include "lib/plan/family.h"
 #include "lib/plan/faults.h"
 #include "lib/plan/select.h"
@@ -378,6 +379,10 @@ static enum qplan_status make(struct qplan_sensitivity *s, const struct qplan_ru
     QP_TRY(make_plans(s, err));
     QP_TRY(make_table(s, err));
     QP_TRY(qp_sensitivity_check(s, err));
+    /* The CPU measures, but a device that was named must be usable. */
+    const struct qp_device_need nothing = {.n_rows = 0};
+    if (run)
+        QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
     const enum qplan_status status = measure(s, run, err);
     if (status != QPLAN_OK && status != QPLAN_ERR_VALUE)
         return status;

@@ -124,11 +124,15 @@ _qplan() {
         --against) return ;;
         --include) compopt +o default; return ;;
         --fail-if) compopt +o default; return ;;
+        --candidates) compopt +o default; return ;;
+        --calibrate) compopt +o default; return ;;
+        --importance) return ;;
+        --importance-missing) words='warn error' ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --sensitivity --candidates --calibrate --importance --importance-missing --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
