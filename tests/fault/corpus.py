@@ -26,6 +26,7 @@ import rows_framing         # noqa: F401: the rows fill the table
 import rows_json            # noqa: F401
 import rows_layout          # noqa: F401
 import rows_names           # noqa: F401
+import rows_powers          # noqa: F401
 import rows_quantized       # noqa: F401
 import rows_values          # noqa: F401
 from bench import Bench, Skip
