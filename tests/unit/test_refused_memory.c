@@ -210,6 +210,29 @@ static enum qplan_status explain(const char *scheme, struct qplan_error *err)
     return status;
 }
 
+/* Candidates measured, shown, and chosen from within a size. */
+static enum qplan_status choose_within(const char *candidates, struct qplan_error *err)
+{
+    const struct qplan_run run = {.threads = 1};
+    const struct qplan_plan_options options = {.indivisible = QPLAN_INDIVISIBLE_RAGGED};
+    const struct qplan_budget budget = {.candidates = candidates, .target_bytes = 4096};
+    struct qplan_budget_facts facts;
+    struct qplan_checkpoint *source;
+    struct qplan_sensitivity *sensitivity = NULL;
+    struct qplan_plan *plan = NULL;
+    enum qplan_status status = qplan_checkpoint_open(&source, paths[0], err);
+    if (status == QPLAN_OK)
+        status = qplan_sensitivity_measure(&sensitivity, source, &options, &budget, &run, err);
+    if (status == QPLAN_OK)
+        status = qplan_sensitivity_write_text(sensitivity, false, ignore, NULL, err);
+    if (status == QPLAN_OK)
+        status = qplan_plan_make_within(&plan, sensitivity, &facts, err);
+    qplan_plan_free(plan);
+    qplan_sensitivity_free(sensitivity);
+    qplan_checkpoint_close(source);
+    return status;
+}
+
 /* A header in memory: ranges, names and keys in no order. */
 static enum qplan_status parse(const char *scheme, struct qplan_error *err)
 {
@@ -257,6 +280,7 @@ static void every_allocation_may_be_refused(void **state)
     write_checkpoint(paths[0], "{\"z\":\"1\",\"a\":\"2\"}", sources, COUNT(sources));
     refuse_each(parse, NULL);
     refuse_each(explain, "int8:c0");
+    refuse_each(choose_within, "int8:c0,int4:g3,keep");
     for (size_t i = 0; i < COUNT(schemes); i++) {
         refuse_each(quantize, schemes[i]);
         refuse_each(read_back, schemes[i]); /* of what the last run has written */
