@@ -45,14 +45,21 @@ static bool has_codes(struct search *s, const struct qplan_entry *entry, const c
 static bool is_quantized(struct search *s, const struct qplan_entry *entry)
 {
     static const char *const alone[] = {".qweight", "weight_packed"};
-    static const char *const scales[] = {"_scale", ".scales", "_scale_inv", ".absmax", ".SCB"};
+    static const struct {
+        const char *suffix, *codes;
+    } scales[] = {
+        {"_scale", ""},         {"_scale", ".weight"},  {".scales", ""},
+        {".scales", ".weight"}, {"_scale_inv", ""},     {"_scale_inv", ".weight"},
+        {".absmax", ""},        {".absmax", ".weight"}, {".SCB", ""},
+        {".SCB", ".weight"},    {"_scales", "_blocks"}, {".scale_weight", ".weight"},
+    };
     for (size_t k = 0; k < sizeof alone / sizeof alone[0]; k++) {
         if (ends_with(entry, alone[k]))
             return true;
     }
     for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
-        if (ends_with(entry, scales[k]) &&
-            (has_codes(s, entry, scales[k], "") || has_codes(s, entry, scales[k], ".weight")))
+        if (ends_with(entry, scales[k].suffix) &&
+            has_codes(s, entry, scales[k].suffix, scales[k].codes))
             return true;
     }
     return false;

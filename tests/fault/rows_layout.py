@@ -336,6 +336,10 @@ QUANTIZED = {
     "absmax": {"a.weight": ("U8", [8, 1], None), "a.weight.absmax": ONE},
     "qweight": {"a.qweight": ("I32", [2, 4], None)},
     "qweight-scales": {"a.qweight": ("I32", [2, 4], None), "a.scales": HALF},
+    "blocks": {"a.experts.down_proj_blocks": ("U8", [2, 4, 1, 16], None),
+               "a.experts.down_proj_scales": ("U8", [2, 4, 1], None)},
+    "scale_weight": {"a.weight": ("F8_E4M3", [2, 4], None), "a.scale_weight": ONE,
+                     "scaled_fp8": ("F8_E4M3", [2], None)},
     "weight_packed": {"a.weight_packed": ("I32", [2, 4], None)},
 }
 ALREADY = words("already quantized|is quantized")

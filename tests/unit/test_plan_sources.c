@@ -41,10 +41,16 @@ static void a_sidecar_must_not_take_a_name_of_the_source(void **state)
 static void checkpoints_that_were_quantized_before_are_refused(void **state)
 {
     static const char *const pairs[][3] = {
-        {"w", "I8", "w_scale"},          {"l.weight", "U8", "l.weight_scale"},
-        {"l.weight", "I32", "l.scales"}, {"l.weight", "F8_E4M3", "l.weight_scale_inv"},
-        {"w", "F8_E5M2", "w_scale"},     {"l.weight", "U8", "l.weight.absmax"},
-        {"l.qweight", "I8", "x"},        {"l.weight_packed", "I8", "x"},
+        {"w", "I8", "w_scale"},
+        {"l.weight", "U8", "l.weight_scale"},
+        {"l.weight", "I32", "l.scales"},
+        {"l.weight", "F8_E4M3", "l.weight_scale_inv"},
+        {"w", "F8_E5M2", "w_scale"},
+        {"l.weight", "U8", "l.weight.absmax"},
+        {"l.gate_blocks", "U8", "l.gate_scales"},
+        {"l.weight", "F8_E4M3", "l.scale_weight"},
+        {"l.qweight", "I8", "x"},
+        {"l.weight_packed", "I8", "x"},
     };
     struct qplan_error err;
     (void)state;
