@@ -72,8 +72,9 @@ struct qp_code_rule {
     bool rounds; /* of biased codes: decoding rounds scale * q and the sum to scale_dtype */
     /*
      * A promise to quantize, which may save it some checks: every value is finite, and no quotient
-     * of a value and its scale passes 512 in size, or of floats and tables the largest value by
-     * more than roundings do. It is the caller's to give, and true where the
+     * of a value and its scale passes 512 in size, or of floats comes to what is half way between
+     * the largest value and one that would follow it, or passes the largest of a table by more than
+     * roundings do. It is the caller's to give, and true where the
      * scale was made from these very values, none of them was left outside the codes on purpose,
      * and a value that is not finite ends the run.
      */

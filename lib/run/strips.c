@@ -36,10 +36,12 @@ void qp_worker_prepare(struct qp_worker *w)
     w->quantizer = qp_quantizer(row->dtype, w->rule.kind, w->context->job->run->isa);
     /*
      * Kernels may then trust that all values are finite, since any other has ended the job before a
-     * code is made, and that they fit the scale, which was made to cover them.
+     * code is made, and that they fit the scale, which was made to cover them. A scale of the type
+     * f8e4m3 covers values that are as near to the largest float as to the one that would follow.
      */
-    w->rule.bounded =
-        w->context->plan->nonfinite == QPLAN_NONFINITE_ERROR && !t->calibrator->can_clip;
+    w->rule.bounded = w->context->plan->nonfinite == QPLAN_NONFINITE_ERROR &&
+                      !t->calibrator->can_clip &&
+                      !(w->rule.kind == QP_CODES_FLOAT && w->rule.scale_dtype == QPLAN_F8E4M3);
     qp_sets_make(&w->sets, t->result.scheme, t->source->shape, t->source->rank);
 }
 
