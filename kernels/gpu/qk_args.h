@@ -20,15 +20,36 @@
 #define QK_FUSED_F64 2048u
 
 /* What scales are stored as. */
-#define QK_SCALE_F32  0u
-#define QK_SCALE_F16  1u
-#define QK_SCALE_BF16 2u
+#define QK_SCALE_F32    0u
+#define QK_SCALE_F16    1u
+#define QK_SCALE_BF16   2u
+#define QK_SCALE_E8M0   3u
+#define QK_SCALE_F8E4M3 4u
+
+/* How a code stands for a value, as in kernels/codes/code.h. */
+#define QK_CODES_LINEAR 0u
+#define QK_CODES_BIASED 1u
+#define QK_CODES_FLOAT  2u
+#define QK_CODES_BOOK   3u
+
+/* Values of a table. */
+#define QK_BOOK_SIZE 16u
 
 /* The words at .status: elements that are not finite, and the first set whose scale is too large.
  */
 #define QK_STATUS_NONFINITE 0
 #define QK_STATUS_BAD_SET   1
 #define QK_NO_SET           0xffffffffu
+
+/* What codes of floats and tables stand for. Values are bits of f32. */
+struct qk_values {
+    qk_u32 kind;
+    qk_u32 sign, man_bits; /* of floats, as struct qp_float_grid has them */
+    qk_i32 least_exp;
+    qk_u32 largest; /* value */
+    qk_u32 end;     /* up to which a value is as near to the largest as it would be to another */
+    qk_u32 book;    /* of tables: where their values are */
+};
 
 struct qk_tile_args {
     qk_u32 rows, cols;
@@ -43,8 +64,9 @@ struct qk_tile_args {
     qk_u32 row_chunks;      /* and QK_CHUNKs that they fill */
     qk_i32 q_min, q_max;
     qk_u32 asymmetric, is_signed;
-    qk_u32 biased; /* codes count from a bias, whose bits are where a zero point would be */
+    struct qk_values v; /* codes that count from a bias have its bits where a zero point would be */
     qk_u32 scale_kind;
+    qk_u32 factor, divides; /* of scales that have one: the bits of an f32, and what it does */
     qk_u32 src, status;
     qk_u32 lo, hi;                    /* of part p and set s: element p * n_sets + s */
     qk_u32 scale, zero;               /* as the codes are made with */
@@ -60,6 +82,12 @@ struct qk_set {
 QK_FN qk_u32 qk_min(qk_u32 a, qk_u32 b)
 {
     return a < b ? a : b;
+}
+
+/* Whether codes stand for values of their own, without zero point or bias. */
+QK_FN qk_u32 qk_is_valued(const struct qk_values *v)
+{
+    return v->kind >= QK_CODES_FLOAT;
 }
 
 QK_FN struct qk_set qk_set_at(const struct qk_tile_args *a, qk_u32 set)

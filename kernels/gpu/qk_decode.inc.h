@@ -1,14 +1,16 @@
 /*
  * qk_decode.inc.h - values from codes, as a template for one working precision. The specification
- * is kernels/tiles/work.inc.h: scale * (code - zero point), clipped to the finite range, and then
- * rounded to the dtype that is written.
+ * is kernels/tiles/work.inc.h: scale * (code - zero point), or scale * value, clipped to the finite
+ * range, and then rounded to the dtype that is written.
  *
  * The including file defines IN(op), WORK, WORK_MAX and STORE_OCTET(out, as, i, n, y).
  */
 
-QK_FN WORK IN(decode)(WORK scale, qk_i32 steps)
+QK_FN WORK IN(decode)(const QK_GLOBAL qk_u8 *block, const struct qk_flat_args *a, WORK scale,
+                      qk_i32 zero, qk_i32 code)
 {
-    WORK y = scale * (WORK)steps;
+    WORK y =
+        scale * (qk_is_valued(&a->v) ? IN(value)(block, &a->v, (qk_u32)code) : (WORK)(code - zero));
     y = y > WORK_MAX ? WORK_MAX : y;
     return y < -WORK_MAX ? -WORK_MAX : y;
 }
@@ -23,14 +25,14 @@ QK_FN void IN(decode_octet)(const QK_GLOBAL qk_u8 *block, const struct qk_flat_a
     WORK scale = scales[set];
     qk_i32 zero = zeros[set], code[8];
     qk_flat_octet(block + a->codes, a, i, code);
-    y[0] = IN(decode)(scale, code[0] - zero);
+    y[0] = IN(decode)(block, a, scale, zero, code[0]);
     for (int k = 1; k < 8; k++) {
         if (!a->even_sets && i + (qk_u32)k < a->n) {
             set = qk_flat_set(a, i + (qk_u32)k);
             scale = scales[set];
             zero = zeros[set];
         }
-        y[k] = IN(decode)(scale, code[k] - zero);
+        y[k] = IN(decode)(block, a, scale, zero, code[k]);
     }
 }
 

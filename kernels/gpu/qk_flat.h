@@ -51,6 +51,7 @@ struct qk_flat_args {
     qk_u32 packed, phase;                  /* two codes a byte; codes before the first one */
     qk_u32 odd_len;                        /* rows of so many codes begin a byte, 0 = no gaps */
     qk_u32 is_signed;                      /* codes */
+    struct qk_values v;                    /* what they stand for */
     qk_i32 q_min, q_max;                   /* measuring */
     qk_u32 as;                             /* decoding: what is written */
     qk_u32 src, codes, scale, zero, bound; /* in */

@@ -7,12 +7,14 @@
  * So the order of every sum is that of the CPU, for any size of the group.
  *
  * The including file defines NAME(op), IN(op) of the working precision, AT and OCTET of the dtype,
- * WORK and WORK_MAX.
+ * WORK, WORK_MAX and ROUNDINGS, which those of a quotient and a product are less than.
  */
 
 /* What is allowed in a set. */
 struct NAME(ends) {
-    WORK least, most;
+    const QK_GLOBAL qk_u8 *block;
+    const struct qk_values *v;
+    WORK scale, least, most;
     double bound;
 };
 
@@ -23,7 +25,13 @@ QK_FN struct NAME(ends)
     qk_u32 set = qk_flat_set(a, i);
     WORK scale = ((const QK_GLOBAL WORK *)(block + a->scale))[set];
     qk_i32 zero = ((const QK_GLOBAL qk_i32 *)(block + a->zero))[set];
-    WORK first = scale * (WORK)(a->q_min - zero), last = scale * (WORK)(a->q_max - zero);
+    WORK largest = (WORK)QK_F32(a->v.largest);
+    qk_u32 valued = qk_is_valued(&a->v);
+    WORK first = scale * (valued ? -largest : (WORK)(a->q_min - zero));
+    WORK last = scale * (valued ? largest : (WORK)(a->q_max - zero));
+    ends.block = block;
+    ends.v = &a->v;
+    ends.scale = scale;
     ends.least = scale < 0 ? last : first;
     ends.most = scale < 0 ? first : last;
     ends.least = ends.least < -WORK_MAX ? -WORK_MAX : ends.least;
@@ -32,11 +40,31 @@ QK_FN struct NAME(ends)
     return ends;
 }
 
-/* Whether a value that is not finite, or is outside its bound, is what the ends make of it. */
-QK_FN qk_u32 NAME(clips)(const struct NAME(ends) * ends, WORK x, WORK y)
+/* The error that is allowed to x: of linear codes in all of a set, else by the code of y. */
+QK_FN double NAME(bound_of)(const struct NAME(ends) * ends, WORK x, WORK y)
+{
+    const struct qk_values *v = ends->v;
+    WORK scale = ends->scale, reach;
+    if (!qk_is_valued(v))
+        return ends->bound;
+    WORK t = scale == 0 ? (WORK)0 : y / scale;
+    qk_u32 up = (x > y) == (scale > 0), outwards = (x > y) == (y > 0);
+    if (v->kind == QK_CODES_BOOK) {
+        const QK_GLOBAL float *book = IN(book_of)(ends->block, v);
+        reach = IN(book_reach)(book, IN(book_code)(book, t), up);
+    } else {
+        reach = IN(float_reach)(v, IN(float_near)(v, t), outwards);
+    }
+    double size = (double)(scale < 0 ? -scale : scale) * (double)reach;
+    double value = (double)(y < 0 ? -y : y);
+    return size + (size + value) * ROUNDINGS + 0x1p-149;
+}
+
+/* Whether a value that is outside its bound is what the ends make of it. */
+QK_FN qk_u32 NAME(clips)(const struct NAME(ends) * ends, WORK x, WORK y, double bound)
 {
     double past = (double)x - (double)ends->most, before = (double)ends->least - (double)x;
-    return (past > ends->bound && y == ends->most) || (before > ends->bound && y == ends->least);
+    return (past > bound && y == ends->most) || (before > bound && y == ends->least);
 }
 
 /* Judges one element, the at-th of its block; x is finite. */
@@ -48,9 +76,10 @@ QK_FN void NAME(judge)(struct qk_found *f, const struct NAME(ends) * ends, WORK 
         f->max_error = error;
         f->max_at = at;
     }
-    if (ends->bound >= 0 && error <= ends->bound)
+    double bound = ends->bound >= 0 ? NAME(bound_of)(ends, x, y) : ends->bound;
+    if (ends->bound >= 0 && error <= bound)
         return;
-    if (ends->bound >= 0 && NAME(clips)(ends, x, y)) {
+    if (ends->bound >= 0 && NAME(clips)(ends, x, y, bound)) {
         f->max_clip = error > f->max_clip ? error : f->max_clip;
         f->first_clipped = f->clipped++ == 0 ? at : f->first_clipped;
     } else {

@@ -100,16 +100,22 @@ QK_KERNEL(NAME(qk_range_lanes), struct qk_tile_args)
 
 /* What the codes of a set are made with. */
 struct NAME(coder) {
+    const QK_GLOBAL qk_u8 *block;
+    const struct qk_values *v;
     WORK scale, bias, least, most;
     qk_i32 zero;
 };
 
-QK_FN struct NAME(coder) NAME(coder_of)(const struct qk_tile_args *a, WORK scale, qk_i32 stored)
+QK_FN struct NAME(coder) NAME(coder_of)(const QK_GLOBAL qk_u8 *block, const struct qk_tile_args *a,
+                                        WORK scale, qk_i32 stored)
 {
     struct NAME(coder) coder;
+    qk_u32 biased = a->v.kind == QK_CODES_BIASED;
+    coder.block = block;
+    coder.v = &a->v;
     coder.scale = scale;
-    coder.bias = a->biased ? (WORK)QK_F32((qk_u32)stored) : (WORK)0;
-    coder.zero = a->biased ? 0 : stored;
+    coder.bias = biased ? (WORK)QK_F32((qk_u32)stored) : (WORK)0;
+    coder.zero = biased ? 0 : stored;
     coder.least = (WORK)(a->q_min - coder.zero);
     coder.most = (WORK)(a->q_max - coder.zero);
     return coder;
@@ -121,7 +127,10 @@ QK_FN struct NAME(coder) NAME(coder_of)(const struct qk_tile_args *a, WORK scale
  */
 QK_FN qk_u32 NAME(code)(const struct NAME(coder) * coder, WORK x)
 {
-    WORK number = x == x ? x : (WORK)0, t = (number - coder->bias) / coder->scale;
+    WORK number = x == x ? x : (WORK)0;
+    if (qk_is_valued(coder->v))
+        return IN(valued_code)(coder->block, coder->v, number / coder->scale);
+    WORK t = (number - coder->bias) / coder->scale;
     t = t < coder->least ? coder->least : t;
     t = t > coder->most ? coder->most : t;
     return (qk_u32)((qk_i32)IN(rne)(t) + coder->zero) & 255u;
@@ -151,7 +160,7 @@ QK_FN struct NAME(coder) NAME(coder_at)(const QK_GLOBAL qk_u8 *block, const stru
                                         qk_u32 row, qk_u32 col)
 {
     qk_u32 set = row / a->band_rows * a->set_cols + (a->col_skip + col) / a->col_width;
-    return NAME(coder_of)(a, ((const QK_GLOBAL WORK *)(block + a->scale))[set],
+    return NAME(coder_of)(block, a, ((const QK_GLOBAL WORK *)(block + a->scale))[set],
                           ((const QK_GLOBAL qk_i32 *)(block + a->zero))[set]);
 }
 
@@ -260,7 +269,7 @@ QK_KERNEL(NAME(qk_fused), struct qk_tile_args)
     WORK scale = IN(find_params)(block, &a, QK_GROUP, lo[0], hi[0], &zero);
     if (QK_LID == 0)
         IN(store_params)(block, &a, QK_GROUP, scale, zero);
-    struct NAME(coder) coder = NAME(coder_of)(&a, scale, zero);
+    struct NAME(coder) coder = NAME(coder_of)(block, &a, scale, zero);
     NAME(put_kept)(block + a.codes, &a, &s, &coder, kept);
 }
 

@@ -84,12 +84,13 @@ QK_FN qk_u64 qk_shift_rne(qk_u64 value, qk_u32 shift)
     return kept + (rest > middle || (rest == middle && (kept & 1)));
 }
 
-/* man_bits is 7 or 10, so the shift is never 0. */
-QK_FN qk_u32 qk_narrow_f64(double x, qk_u32 exp_bits, qk_u32 man_bits)
+/* The bits of x in a format whose largest finite value has the bits `most`. man_bits is at most 10,
+ * so the shift is never 0. */
+QK_FN qk_u32 qk_narrow_f64(double x, qk_u32 exp_bits, qk_u32 man_bits, qk_u32 most)
 {
     qk_u64 bits = QK_U64(x), size = bits & ~((qk_u64)1 << 63);
     qk_i32 least = 2 - (1 << (exp_bits - 1)), exponent = (qk_i32)(size >> 52) - 1023;
-    qk_u32 infinity = ((1u << exp_bits) - 1) << man_bits, shift = 52 - man_bits;
+    qk_u32 shift = 52 - man_bits;
     qk_u64 significand = size & (((qk_u64)1 << 52) - 1);
     if (size >> 52)
         significand |= (qk_u64)1 << 52;
@@ -99,8 +100,8 @@ QK_FN qk_u32 qk_narrow_f64(double x, qk_u32 exp_bits, qk_u32 man_bits)
     }
     qk_u64 narrow =
         qk_shift_rne(significand, shift) + ((qk_u64)(qk_u32)(exponent - least) << man_bits);
-    qk_u32 field = narrow < infinity ? (qk_u32)narrow : infinity - 1;
-    return field | (qk_u32)(bits >> 63) << 15;
+    qk_u32 field = narrow < most ? (qk_u32)narrow : most;
+    return field | (qk_u32)(bits >> 63) << (exp_bits + man_bits);
 }
 
 QK_FN float qk_finite_f32(double x)
@@ -135,7 +136,8 @@ QK_FN void qk_store_in_f64(QK_GLOBAL qk_u8 *out, qk_u32 as, qk_u32 i, qk_u32 n, 
         qk_put_f32(out, i, n, narrow);
     } else {
         for (int k = 0; k < 8; k++)
-            h[k] = as == QK_AS_F16 ? qk_narrow_f64(y[k], 5, 10) : qk_narrow_f64(y[k], 8, 7);
+            h[k] = as == QK_AS_F16 ? qk_narrow_f64(y[k], 5, 10, 0x7bffu)
+                                   : qk_narrow_f64(y[k], 8, 7, 0x7f7fu);
         qk_put_16(out, i, n, h);
     }
 }

@@ -160,13 +160,6 @@ static enum qplan_status prove_rows(struct qplan_device *device, const void *wha
                        "too many kinds of work in one job: expected at most %d pairs of dtype and "
                        "scheme (%s)",
                        QP_MOST_ROWS, device->gpu->info.name);
-    if (need->has_small_scales)
-        return qp_fail(err, QPLAN_ERR_DEVICE, device->gpu->info.label,
-                       "devices make no scales of the types f8e4m3 and e8m0 (%s)",
-                       device->gpu->info.name);
-    if (need->has_values)
-        return qp_fail(err, QPLAN_ERR_DEVICE, device->gpu->info.label,
-                       "devices make no codes of floats (%s)", device->gpu->info.name);
     return qp_device_prove_rows(device, need->rows, need->n_rows, err);
 }
 

@@ -3,8 +3,6 @@
  */
 #include "need.h"
 
-#include "kernels/codes/code.h"
-
 bool qp_row_needs_fp64(const struct qp_device_row *row)
 {
     /* Errors are 64-bit floats whatever the values are. */
@@ -47,9 +45,6 @@ void qp_need_add(struct qp_device_need *need, const struct qp_device_row *row, u
     else if (k == need->n_rows)
         need->rows[need->n_rows++] = number;
     need->n_bytes += n_bytes;
-    need->has_small_scales |=
-        row->kind == QP_KIND_QUANTIZE && qplan_dtype_bits(row->scheme.scale_dtype) == 8;
-    need->has_values |= qp_is_valued(qp_code_type(row->scheme.dtype)->kind);
     need->measures |= row->kind == QP_KIND_MEASURE;
     if (!need->fp64_name && qp_row_needs_fp64(row)) {
         need->fp64_name = name;

@@ -17,17 +17,15 @@ struct qp_device_row {
     enum qplan_dtype as; /* decoding: what is written */
 };
 
-/* A job of one kind has float types x code types, signed ones narrow too and unsigned ones with a
- * bias, x symmetries x scales. */
-#define QP_MOST_ROWS (4 * (14 * 2 + 7 * 2 + 7 * 2) * 3)
+/* A job of one kind has float types x (code types of integers, signed ones narrow too and unsigned
+ * ones with a bias, x symmetries; those of floats and tables) x scales. */
+#define QP_MOST_ROWS (4 * (14 * 2 + 7 * 2 + 7 * 2 + 4) * 5)
 
 struct qp_device_need {
     uint32_t rows[QP_MOST_ROWS]; /* numbers: rows themselves would fill a small stack */
     size_t n_rows;
     bool has_more; /* rows than there is room for: no device takes the job */
     uint64_t n_bytes;
-    bool has_small_scales; /* made, of one byte each: no device makes these */
-    bool has_values;       /* codes of floats or tables, which no device makes */
     bool measures;         /* which needs 64-bit floats, whatever the tensors are */
     const char *fp64_name; /* of a tensor that needs them, or NULL */
     size_t fp64_name_len;

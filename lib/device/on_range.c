@@ -7,6 +7,7 @@
  */
 #include "on_range.h"
 
+#include "code_values.h"
 #include "kernels/gpu/qk_flat.h"
 #include "lane.h"
 #include "lib/base/check.h"
@@ -145,6 +146,7 @@ static uint64_t set_layout(struct qk_flat_args *a, const struct qp_flat_work *wo
     a->codes = qp_block_place(&end, qp_flat_code_bytes(work));
     a->scale = qp_block_place(&end, sets * work_bytes(work));
     a->zero = qp_block_place(&end, sets * sizeof(int32_t));
+    a->v.book = qp_block_place(&end, QP_BOOK_BYTES);
     a->bound = qp_block_place(&end, measures ? sets * sizeof(double) : 0);
     a->out = qp_block_place(&end, measures ? 0 : work->n * qp_float_bytes(work->as));
     a->sums = qp_block_place(&end, blocks * QK_BLOCK_SUMS * sizeof(double));
@@ -167,7 +169,7 @@ uint64_t qp_flat_block_bytes(size_t tile_bytes)
 {
     const uint64_t of_set = 2 * sizeof(double) + sizeof(int32_t);
     return tile_bytes + tile_bytes / sizeof(double) + qp_flat_window_sets(tile_bytes) * of_set +
-           qp_flat_found_bytes(tile_bytes) + 8 * 64;
+           qp_flat_found_bytes(tile_bytes) + 9 * 64;
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------
@@ -199,6 +201,7 @@ static enum qplan_status begin(struct run *r, const struct qp_flat_data *data, b
     const uint64_t sets = window_sets(work);
     r->a = (struct qk_flat_args){.n = (qk_u32)work->n,
                                  .is_signed = work->rule.type->is_signed,
+                                 .v = qp_device_values(&work->rule),
                                  .q_min = work->rule.q_min,
                                  .q_max = work->rule.q_max,
                                  .as = kind_of(work->as)};
@@ -208,6 +211,7 @@ static enum qplan_status begin(struct run *r, const struct qp_flat_data *data, b
         return qp_fail(r->err, QPLAN_ERR_INTERNAL, r->lane->gpu->info.label,
                        "a range does not fit its block of device memory");
     QP_TRY(copy_in(r, r->a.codes, qp_flat_code_bytes(work), data->codes));
+    QP_TRY(qp_device_copy_book(r->lane, &work->rule, r->a.v.book, r->err));
     QP_TRY(copy_in(r, r->a.scale, sets * work_bytes(work), data->scale));
     return copy_in(r, r->a.zero, sets * sizeof *data->zero, data->zero);
 }

@@ -7,6 +7,7 @@
  */
 #include "on_tile.h"
 
+#include "code_values.h"
 #include "kernels/gpu/qk_args.h"
 #include "lane.h"
 #include "lib/base/check.h"
@@ -111,7 +112,15 @@ static bool is_wide(const struct qk_tile_args *a)
 
 static qk_u32 scale_kind(enum qplan_dtype dtype)
 {
-    return dtype == QPLAN_F16 ? QK_SCALE_F16 : dtype == QPLAN_BF16 ? QK_SCALE_BF16 : QK_SCALE_F32;
+    static const enum qplan_dtype kinds[] = {[QK_SCALE_F32] = QPLAN_F32,
+                                             [QK_SCALE_F16] = QPLAN_F16,
+                                             [QK_SCALE_BF16] = QPLAN_BF16,
+                                             [QK_SCALE_E8M0] = QPLAN_E8M0,
+                                             [QK_SCALE_F8E4M3] = QPLAN_F8E4M3};
+    qk_u32 kind = 0;
+    while (kinds[kind] != dtype)
+        kind++;
+    return kind;
 }
 
 static void set_geometry(struct qk_tile_args *a, const struct qp_device_work *work)
@@ -127,8 +136,10 @@ static void set_geometry(struct qk_tile_args *a, const struct qp_device_work *wo
                                .q_max = work->rule.q_max,
                                .asymmetric = work->rule.asymmetric,
                                .is_signed = work->rule.type->is_signed,
-                               .biased = work->rule.kind == QP_CODES_BIASED,
-                               .scale_kind = scale_kind(work->rule.scale_dtype)};
+                               .v = qp_device_values(&work->rule),
+                               .scale_kind = scale_kind(work->rule.scale_dtype),
+                               .factor = qp_bits_f32(work->rule.factor),
+                               .divides = work->rule.divides};
     cut_columns(a, tile);
     if (work->packed)
         cut_rows_of_codes(a, work);
@@ -156,6 +167,7 @@ static uint64_t set_layout(struct qk_tile_args *a, const struct kernel_row *row)
     a->scale = qp_block_place(&end, (uint64_t)a->n_sets * row->work_bytes);
     a->zero = qp_block_place(&end, (uint64_t)a->n_sets * sizeof(int32_t));
     a->lo = qp_block_place(&end, n_ranges * row->work_bytes);
+    a->v.book = qp_block_place(&end, QP_BOOK_BYTES);
     a->hi = qp_block_place(&end, n_ranges * row->work_bytes);
     return made;
 }
@@ -179,7 +191,7 @@ uint64_t qp_device_block_bytes(size_t tile_bytes)
     uint64_t n_ranges = most_sets(tile_bytes) + 4 * (tile_bytes / 2 / PART_ROWS) + 64;
     uint64_t params = most_sets(tile_bytes) * (sizeof(double) + sizeof(int32_t));
     return tile_bytes + qp_device_made_bytes(tile_bytes) + params + 2 * n_ranges * sizeof(double) +
-           8 * 64;
+           9 * 64;
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------
@@ -221,6 +233,7 @@ static enum qplan_status begin(struct run *r, const void *src)
         return qp_fail(r->err, QPLAN_ERR_INTERNAL, r->lane->gpu->info.label,
                        "a tile does not fit its block of device memory");
     QP_TRY(copy_in(r, r->a.src, (uint64_t)r->a.rows * r->a.cols * r->row->elem_bytes, src));
+    QP_TRY(qp_device_copy_book(r->lane, &r->work->rule, r->a.v.book, r->err));
     return copy_in(r, r->a.status, sizeof no_status, no_status);
 }
 

@@ -32,7 +32,7 @@ struct qp_device_made {
 uint64_t qp_device_block_bytes(size_t tile_bytes);
 uint64_t qp_device_made_bytes(size_t tile_bytes);
 
-/* Ranges, parameters and codes of a tile that holds whole sets; of linear codes alone. */
+/* Ranges, parameters and codes of a tile that holds whole sets; not of biased codes. */
 enum qplan_status qp_device_quantize(struct qp_lane *lane, const struct qp_device_work *work,
                                      const void *src, void *buffer, struct qp_device_made *made,
                                      struct qplan_error *err);

@@ -78,7 +78,7 @@ static enum qplan_status prove_tile(const struct qp_bench *b, const struct qp_de
 {
     const struct qp_device_scratch *s = &b->tile;
     struct qp_device_made made;
-    if (work->rule.kind == QP_CODES_LINEAR) {
+    if (work->rule.kind != QP_CODES_BIASED) {
         QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, err));
         QP_TRY(qp_device_check_quantized(b->device, work, b->src, &made, s, err));
     }
@@ -91,6 +91,15 @@ static enum qplan_status prove_tile(const struct qp_bench *b, const struct qp_de
     return qp_device_check_codes(b->device, work, b->src, s->scale, s->zero, &made, s, err);
 }
 
+/* Scales under a factor have one that is not a power of two, which divides or multiplies, or 1. */
+static void set_factor(struct qp_code_rule *rule, size_t i)
+{
+    if (rule->scale_dtype != QPLAN_F8E4M3 || i % 3 == 0)
+        return;
+    rule->divides = i % 3 == 1;
+    rule->factor = rule->divides ? 0x1.234567p9f : 0x1.234567p-9f;
+}
+
 static enum qplan_status prove_tiles(const struct qp_bench *b, struct qplan_error *err)
 {
     const struct qp_device_row *row = &b->row;
@@ -101,6 +110,7 @@ static enum qplan_status prove_tiles(const struct qp_bench *b, struct qplan_erro
                                       .rule = qp_code_rule(&row->scheme),
                                       .last_len = vectors[i].last_len,
                                       .phase = vectors[i].phase};
+        set_factor(&work.rule, i);
         for (int nonfinite = 0; nonfinite < 2; nonfinite++) {
             fill(b, row->dtype, work.tile.rows * work.tile.cols, nonfinite);
             for (int packed = 0; packed <= may_pack; packed++) {
@@ -185,26 +195,35 @@ enum qplan_status qp_device_prove_rows(struct qplan_device *device, const uint32
 }
 
 static const enum qplan_dtype floats[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_F64};
+static const enum qplan_dtype scales[] = {QPLAN_F32, QPLAN_F16, QPLAN_BF16, QPLAN_E8M0,
+                                          QPLAN_F8E4M3};
 
 #define N_FLOATS (sizeof floats / sizeof floats[0])
+#define N_SCALES (sizeof scales / sizeof scales[0])
+#define N_BIASES 3 /* scales whose type a bias may have */
 
 /* Quantizing: symmetries and kinds of scales, without and with a bias. The way back: targets, and
  * measuring. */
-#define ROWS_OF_TYPES (2 * 2 * 3 + 4 + 1)
+#define ROWS_OF_TYPES (2 * (N_SCALES + N_BIASES) + 4 + 1)
 
 /* The rows of one source type and one code type. */
-static size_t rows_of_types(enum qplan_dtype dtype, enum qplan_dtype code,
+static size_t rows_of_types(enum qplan_dtype dtype, const struct qp_code_type *type,
                             struct qp_device_row rows[ROWS_OF_TYPES])
 {
-    const size_t n_biased = qplan_dtype_is_signed(code) ? 1 : 2;
+    const enum qplan_dtype code = type->dtype;
+    const bool is_linear = type->kind == QP_CODES_LINEAR;
+    const size_t n_biased = is_linear && !type->is_signed ? N_BIASES : 0;
     size_t n = 0;
-    for (size_t k = 0; k < n_biased * 2 * 3; k++)
-        rows[n++] = (struct qp_device_row){.kind = QP_KIND_QUANTIZE,
-                                           .dtype = dtype,
-                                           .scheme = {.dtype = code,
-                                                      .asymmetric = k % 2,
-                                                      .bias = k / 6,
-                                                      .scale_dtype = floats[k / 2 % 3]}};
+    for (size_t k = 0; k < 2 * (N_SCALES + n_biased); k++) {
+        const bool bias = k / 2 >= N_SCALES;
+        if (is_linear || k % 2 == 0)
+            rows[n++] = (struct qp_device_row){.kind = QP_KIND_QUANTIZE,
+                                               .dtype = dtype,
+                                               .scheme = {.dtype = code,
+                                                          .asymmetric = k % 2,
+                                                          .bias = bias,
+                                                          .scale_dtype = scales[k / 2 % N_SCALES]}};
+    }
     for (size_t k = 0; k < (dtype == QPLAN_F64 ? 4u : 3u); k++)
         rows[n++] = (struct qp_device_row){
             .kind = QP_KIND_DECODE, .dtype = dtype, .scheme = {.dtype = code}, .as = floats[k]};
@@ -219,8 +238,8 @@ enum qplan_status qp_device_prove_all_rows(struct qplan_device *device, struct q
     uint32_t numbers[N_FLOATS * ROWS_OF_TYPES];
     for (const struct qp_code_type *type = qp_code_types; type->name; type++) {
         size_t n = 0, n_kept = 0;
-        for (size_t i = 0; type->kind == QP_CODES_LINEAR && i < N_FLOATS; i++)
-            n += rows_of_types(floats[i], type->dtype, rows + n);
+        for (size_t i = 0; i < N_FLOATS; i++)
+            n += rows_of_types(floats[i], type, rows + n);
         for (size_t i = 0; i < n; i++) {
             if (device->gpu->info.has_fp64 || !qp_row_needs_fp64(&rows[i]))
                 numbers[n_kept++] = qp_row_number(&rows[i]);

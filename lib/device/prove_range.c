@@ -88,18 +88,27 @@ static void fill_params(const struct qp_bench *b, const struct qp_flat_work *wor
     k->bounds(n, b->scale, b->zero, &work->rule, b->bound);
 }
 
+/* A code of a type from some bits: of floats none that is no number. */
+static uint8_t code_of(const struct qp_code_type *type, uint8_t byte)
+{
+    const unsigned bits = byte & ((1u << type->bits) - 1), size = bits & (type->grid.sign - 1u);
+    if (type->kind == QP_CODES_FLOAT && size > type->grid.top)
+        return (uint8_t)(bits - size + type->grid.top);
+    return (uint8_t)(qp_is_valued(type->kind)
+                         ? bits
+                         : (unsigned)(type->least + (byte & (type->most - type->least))));
+}
+
 /* Codes at the ends of their range are as likely as all others: there values are clipped. */
 static void fill_codes(const struct qp_bench *b, const struct qp_flat_work *work)
 {
     static const uint8_t ends[] = {0x7f, 0x80, 0xff, 0x00, 0x77, 0x88, 0xf7, 0x08};
-    const struct qp_code_type *type = work->rule.type;
     const size_t n = qp_flat_code_bytes(work);
     uint32_t state = 521288629u;
     for (size_t i = 0; i < n; i++) {
         const uint32_t random = qp_hard_random(&state);
         const uint8_t byte = random % 2 ? ends[random / 2 % sizeof ends] : (uint8_t)(random >> 8);
-        b->codes[i] =
-            work->packed ? byte : (uint8_t)(type->least + (byte & (type->most - type->least)));
+        b->codes[i] = work->packed ? byte : code_of(work->rule.type, byte);
     }
 }
 
@@ -111,6 +120,8 @@ static double near_value(double y, uint32_t random, bool wild)
         return qp_hard_value(random / 16, wild);
     if (random % 16 == 1)
         return y + share;
+    if (random % 16 < 6)
+        return y + 0x1p-3 * share * y;
     return y + 0x1.1p-7 * share;
 }
 

@@ -12,13 +12,14 @@ static struct qp_device_scratch scratch_of(const struct qp_unit_buffers *b)
                                       b->stored, b->codes};
 }
 
-struct qp_device_work qp_device_work(const struct qp_plan_tensor *t, const struct qp_sets *sets,
+struct qp_device_work qp_device_work(const struct qp_plan_tensor *t,
+                                     const struct qp_code_rule *rule, const struct qp_sets *sets,
                                      const struct qp_piece *piece)
 {
     return (struct qp_device_work){
         .dtype = qp_storage_row((enum qplan_storage)t->source->storage)->dtype,
         .tile = piece->tile,
-        .rule = qp_code_rule(t->result.scheme),
+        .rule = *rule,
         .packed = qp_part_is_nibbles(qp_tensor_part(&t->result, QP_CODES)),
         .last_len = sets->last_len,
         /* Rows of the matrix begin rows of codes. */

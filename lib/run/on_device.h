@@ -15,8 +15,9 @@ struct qp_device_step {
     const void *src;
 };
 
-/* What a piece of a tensor is for a device. */
-struct qp_device_work qp_device_work(const struct qp_plan_tensor *t, const struct qp_sets *sets,
+/* What a piece of a tensor, whose codes follow a rule, is for a device. */
+struct qp_device_work qp_device_work(const struct qp_plan_tensor *t,
+                                     const struct qp_code_rule *rule, const struct qp_sets *sets,
                                      const struct qp_piece *piece);
 
 /* Ranges, parameters and codes; ranges; codes with known parameters. Results are in b->made. */

@@ -228,7 +228,8 @@ enum qplan_status qp_worker_read(struct qp_worker *w)
 static struct qp_device_step device_step(const struct qp_worker *w)
 {
     return (struct qp_device_step){w->context->device, w->b,
-                                   qp_device_work(tensor_of(w), &w->sets, &w->piece), w->src};
+                                   qp_device_work(tensor_of(w), &w->rule, &w->sets, &w->piece),
+                                   w->src};
 }
 
 /* The calibration of the sets from `first` on, of those of the strip. */
@@ -340,8 +341,8 @@ enum qplan_status qp_worker_put_codes(struct qp_worker *w, const void *scale, co
  */
 
 /*
- * Linear codes of a strip on a device whose calibrator wants ranges: one way there and one back.
- * The device stores the scales that codes are made by.
+ * Codes of a strip on a device whose calibrator wants ranges, but for those with a bias: one way
+ * there and one back. The device stores the scales that codes are made by.
  */
 static enum qplan_status quantize_on_device(struct qp_worker *w)
 {
@@ -365,7 +366,7 @@ static enum qplan_status quantize_strip(struct qp_worker *w)
     const struct qp_unit_buffers *b = w->b;
     const struct qp_calibrator *calibrator = tensor_of(w)->calibrator;
     const size_t n = (size_t)w->unit->strip.n_sets;
-    if (b->lane && calibrator->finds_ranges && w->rule.kind == QP_CODES_LINEAR &&
+    if (b->lane && calibrator->finds_ranges && w->rule.kind != QP_CODES_BIASED &&
         !w->rule.of_largest)
         return quantize_on_device(w);
     for (unsigned pass = 0; pass < qp_passes(tensor_of(w), QP_PARAMETERS); pass++) {

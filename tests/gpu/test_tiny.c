@@ -117,7 +117,7 @@ static enum qplan_status run_tile(struct bench *b, const struct qp_device_work *
     fill_source(b, work->dtype, work->tile.rows * work->tile.cols);
     QP_TRY(qp_device_ranges(b->lane, work, b->src, b->out, &made, &b->err));
     QP_TRY(qp_device_check_ranges(&b->device, work, b->src, &made, &b->tile, &b->err));
-    if (work->rule.kind == QP_CODES_LINEAR) {
+    if (work->rule.kind != QP_CODES_BIASED) {
         QP_TRY(qp_device_quantize(b->lane, work, b->src, b->out, &made, &b->err));
         QP_TRY(qp_device_check_quantized(&b->device, work, b->src, &made, &b->tile, &b->err));
     } else {
@@ -212,15 +212,19 @@ static enum qplan_status run_ranges(struct bench *b, enum qplan_dtype dtype,
 
 static enum qplan_status run_all(struct bench *b)
 {
-    static const enum qplan_dtype codes[] = {QPLAN_INT8, QPLAN_UINT4};
-    for (size_t i = 0; i < 4 * 2; i++) {
-        struct qplan_scheme scheme = {
-            .dtype = codes[i % 2], .asymmetric = i % 2, .scale_dtype = floats[i / 2 % 3]};
-        QP_TRY(run_tiles(b, floats[i / 2], &scheme));
-        QP_TRY(run_ranges(b, floats[i / 2], &scheme));
-        scheme.bias = i % 2;
-        if (scheme.bias)
-            QP_TRY(run_tiles(b, floats[i / 2], &scheme));
+    static const struct qplan_scheme schemes[] = {
+        {.dtype = QPLAN_INT8, .scale_dtype = QPLAN_F32},
+        {.dtype = QPLAN_UINT4, .scale_dtype = QPLAN_F16, .asymmetric = true},
+        {.dtype = QPLAN_UINT4, .scale_dtype = QPLAN_BF16, .asymmetric = true, .bias = true},
+        {.dtype = QPLAN_F8E4M3, .scale_dtype = QPLAN_E8M0},
+        {.dtype = QPLAN_NF4, .scale_dtype = QPLAN_F8E4M3},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t k = 0; k < sizeof schemes / sizeof schemes[0]; k++) {
+            QP_TRY(run_tiles(b, floats[i], &schemes[k]));
+            if (!schemes[k].bias)
+                QP_TRY(run_ranges(b, floats[i], &schemes[k]));
+        }
     }
     return QPLAN_OK;
 }
