@@ -164,6 +164,10 @@ static const struct arg_option output_options[] = {
      .value = "GATE",
      .repeat = true,
      .help = "write nothing and exit 1 if this is true, as in\n'sqnr_db<30' or 'total:ratio<1.9'"},
+    {.name = "gate-min-elements",
+     .value = "N",
+     .help = "gates of sqnr_db and cosine without a scope skip smaller\ntensors, unless all are",
+     .fallback = "4096"},
 };
 
 const struct arg_group plan_scheme_options = {"Scheme", scheme_options, COUNT(scheme_options)};

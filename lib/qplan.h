@@ -791,6 +791,13 @@ enum qplan_status qplan_gate_parse(struct qplan_gate **out, const char *text,
                                    struct qplan_error *err);
 void qplan_gate_free(struct qplan_gate *gate);
 
+/*
+ * A gate without a scope on sqnr_db or cosine skips tensors of fewer elements, which are noisy and
+ * save nothing, unless all are; a report lists them. This sets how many, 4096 otherwise.
+ */
+#define QPLAN_GATE_ELEMENTS 4096
+void qplan_gate_set_least(struct qplan_gate *gate, uint64_t min_elements);
+
 /* What a gate can ask for, as `qplan help metrics` prints it. */
 struct qplan_metric {
     const char *name;  /* "sqnr_db" */

@@ -39,11 +39,12 @@ _qplan() {
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
@@ -79,11 +80,12 @@ _qplan() {
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     explain)
@@ -118,11 +120,12 @@ _qplan() {
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
@@ -130,6 +133,7 @@ _qplan() {
         --against) return ;;
         --include) compopt +o default; return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --candidates) compopt +o default; return ;;
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
@@ -138,17 +142,18 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --sensitivity --candidates --calibrate --importance --importance-missing --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
         case $previous in
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--exact --allow-unquantized --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--exact --allow-unquantized --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     dequantize)
