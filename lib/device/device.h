@@ -30,7 +30,7 @@ struct qplan_device {
     uint64_t checked_every;              /* one in so many of them, 0 = as in use */
     atomic_bool differs;                 /* something that it computed was wrong */
     bool proving;                        /* an operator proves itself on it */
-    struct qp_device_proof proven[1024]; /* what does not fit is proven again */
+    struct qp_device_proof proven[4096]; /* what does not fit is proven again */
     size_t n_proven;
 };
 

@@ -250,12 +250,13 @@ static void test_more_rows_than_room(void **state)
     struct qplan_device device = make_device();
     struct qplan_error err;
     (void)state;
-    for (size_t i = 0; i < COUNT(floats) * 2 * 2 * 4 * 14; i++) {
+    for (size_t i = 0; i < COUNT(floats) * 2 * 2 * 4 * 2 * 14; i++) {
         const struct qp_device_row row = {.kind = QP_KIND_QUANTIZE,
                                           .dtype = floats[i % 4],
-                                          .scheme = {.dtype = qp_code_types[i / 64].dtype,
+                                          .scheme = {.dtype = qp_code_types[i / 128].dtype,
                                                      .asymmetric = i / 4 % 2,
                                                      .narrow = i / 8 % 2,
+                                                     .bias = i / 64 % 2,
                                                      .scale_dtype = floats[i / 16 % 4]}};
         qp_need_add(&room->need, &row, 1, "w", 1);
         assert_true(room->need.n_rows <= QP_MOST_ROWS);
