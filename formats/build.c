@@ -56,16 +56,13 @@ struct qp_part qp_factor_part(const struct qplan_entry *entry, bool divides)
 
 struct qp_matrix qp_row_sets(const struct qplan_scheme *scheme, const uint64_t shape[2])
 {
-    switch (scheme->granularity) {
-    case QPLAN_PER_TENSOR:
+    const enum qplan_granularity by = scheme->granularity;
+    if (by == QPLAN_PER_TENSOR)
         return (struct qp_matrix){1, 1};
-    case QPLAN_PER_CHANNEL:
+    if (by == QPLAN_PER_CHANNEL)
         return (struct qp_matrix){shape[0], 1};
-    case QPLAN_PER_GROUP:
+    if (by == QPLAN_PER_GROUP)
         return (struct qp_matrix){shape[0], qp_div_up(shape[1], scheme->group)};
-    case QPLAN_PER_BLOCK:
-        break;
-    }
     return (struct qp_matrix){qp_div_up(shape[0], scheme->block_rows),
                               qp_div_up(shape[1], scheme->block_cols)};
 }

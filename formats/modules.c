@@ -7,6 +7,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/json.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,4 +135,23 @@ struct qp_span qp_name_in_block(struct qp_span module)
             return rest;
     }
     return (struct qp_span){NULL, 0};
+}
+
+void qp_put_left_modules(struct qp_writer *w, const struct qp_outline *o)
+{
+    struct qp_spans names = {.list = NULL};
+    qp_add_span(&names, (struct qp_span){"lm_head", 7});
+    for (size_t i = 0; i < o->n; i++) {
+        const struct qp_span module = qp_module_of(o->tensors[i]);
+        if (!o->tensors[i]->scheme && module.n > 0)
+            qp_add_span(&names, module);
+    }
+    qp_sort_spans(&names);
+    qp_json_open(w, '[');
+    for (size_t i = 0; i < names.n; i++)
+        qp_json_put_string(w, names.list[i].text, names.list[i].n);
+    qp_json_close(w, ']');
+    if (names.failed)
+        w->error = ENOMEM;
+    qp_free(names.list);
 }

@@ -48,6 +48,12 @@ struct qp_span qp_common_end(struct qp_span module);
 /* What follows the first number of a name, which is that of a block; empty if it has none. */
 struct qp_span qp_name_in_block(struct qp_span module);
 
+/*
+ * Puts the whole names of the modules that are left as they are, with that of a head, which engines
+ * make even where a file has none.
+ */
+void qp_put_left_modules(struct qp_writer *w, const struct qp_outline *outline);
+
 /* Appends a text as a regular expression that matches nothing else. */
 void qp_put_escaped(struct qp_writer *w, struct qp_span span);
 

@@ -268,9 +268,9 @@ static enum qplan_status describe_layer(const struct qp_listing *listing, struct
     const struct qplan_entry *codes = qp_listing_sibling(listing, entry->name, n_layer, weight);
     const struct qplan_entry *scale =
         qp_listing_sibling(listing, entry->name, n_layer, ".weight_scale");
-    const struct kind *kind = NULL;
+    const struct kind *kind = kinds;
     QP_TRY(read_mark(listing, entry, &kind, err));
-    if (!kind || !codes || !scale || !find_shape(kind, codes, shape))
+    if (!codes || !scale || !find_shape(kind, codes, shape))
         return refuse(listing, entry,
                       "expected a weight of two axes, of whole blocks, and its scale beside it",
                       err);

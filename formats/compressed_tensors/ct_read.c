@@ -73,8 +73,7 @@ static bool read_block(const struct qp_tree_value *list, struct qplan_scheme *sc
     const struct qp_tree_value *rows = qp_tree_first(list);
     scheme->block_rows = qp_tree_number(rows);
     scheme->block_cols = qp_tree_number(qp_tree_next(rows));
-    return scheme->block_rows > 0 && scheme->block_rows <= INT64_MAX && scheme->block_cols > 0 &&
-           scheme->block_cols <= INT64_MAX;
+    return scheme->block_rows > 0 && scheme->block_cols > 0;
 }
 
 /* The sets of a group. Where no strategy is named, a group size says that there are groups. */

@@ -11,10 +11,7 @@
 #include "formats/build.h"
 #include "formats/modules.h"
 #include "formats/record.h"
-#include "lib/base/alloc.h"
 #include "lib/base/json.h"
-
-#include <errno.h>
 
 #define BLOCK 128
 
@@ -190,26 +187,6 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
 /* ---- config.json -------------------------------------------------------------------------------
  */
 
-/* Engines leave the modules whose whole names are listed, and a head even where a file has none. */
-static void put_left(struct qp_writer *w, const struct qp_outline *o)
-{
-    struct qp_spans names = {.list = NULL};
-    qp_add_span(&names, (struct qp_span){"lm_head", 7});
-    for (size_t i = 0; i < o->n; i++) {
-        const struct qp_span module = qp_module_of(o->tensors[i]);
-        if (!o->tensors[i]->scheme && module.n > 0)
-            qp_add_span(&names, module);
-    }
-    qp_sort_spans(&names);
-    qp_json_open(w, '[');
-    for (size_t i = 0; i < names.n; i++)
-        qp_json_put_string(w, names.list[i].text, names.list[i].n);
-    qp_json_close(w, ']');
-    if (names.failed)
-        w->error = ENOMEM;
-    qp_free(names.list);
-}
-
 static void put_config(struct qp_writer *w, const struct qp_outline *o)
 {
     qp_json_open(w, '{');
@@ -225,7 +202,7 @@ static void put_config(struct qp_writer *w, const struct qp_outline *o)
     qp_json_put_u64(w, BLOCK);
     qp_json_close(w, ']');
     qp_json_key(w, "modules_to_not_convert");
-    put_left(w, o);
+    qp_put_left_modules(w, o);
     qp_json_close(w, '}');
 }
 

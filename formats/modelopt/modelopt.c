@@ -7,12 +7,8 @@
 #include "formats/blocks.h"
 #include "formats/build.h"
 #include "formats/modules.h"
-#include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "lib/base/json.h"
-
-#include <errno.h>
-#include <string.h>
 
 #define BLOCK (&qp_blocks[QP_NVFP4])
 
@@ -76,27 +72,6 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 /* ---- config.json -------------------------------------------------------------------------------
  */
 
-/* Modules that are left as they are, by name. */
-static void put_ignored(struct qp_writer *w, const struct qp_outline *o)
-{
-    static const struct qp_span head = {"lm_head", 7}; /* engines make one even without a tensor */
-    struct qp_spans names = {.list = NULL};
-    qp_add_span(&names, head);
-    for (size_t i = 0; i < o->n; i++) {
-        const struct qp_span module = qp_module_of(o->tensors[i]);
-        if (!o->tensors[i]->scheme && module.n > 0)
-            qp_add_span(&names, module);
-    }
-    qp_sort_spans(&names);
-    qp_json_open(w, '[');
-    for (size_t i = 0; i < names.n; i++)
-        qp_json_put_string(w, names.list[i].text, names.list[i].n);
-    qp_json_close(w, ']');
-    if (names.failed)
-        w->error = ENOMEM;
-    qp_free(names.list);
-}
-
 static void put_config(struct qp_writer *w, const struct qp_outline *o)
 {
     static const char groups[] =
@@ -112,7 +87,7 @@ static void put_config(struct qp_writer *w, const struct qp_outline *o)
     qp_json_key(w, "config_groups");
     qp_json_put_raw(w, groups, sizeof groups - 1);
     qp_json_key(w, "ignore");
-    put_ignored(w, o);
+    qp_put_left_modules(w, o);
     qp_json_key(w, "producer");
     qp_json_put_raw(w, "{\"name\":\"modelopt\"}", 19);
     qp_json_close(w, '}');
@@ -196,8 +171,6 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
     return QPLAN_OK;
 }
 
-static const char *const config_keys[] = {"quantization_config", NULL};
-
 const struct qp_format qp_format_modelopt = {
     .name = "modelopt",
     .loaded_by = "TensorRT-LLM, vLLM",
@@ -216,5 +189,5 @@ const struct qp_format qp_format_modelopt = {
     .variant = variant,
     .parts = make_parts,
     .config = put_config,
-    .config_keys = config_keys,
+    .config_keys = qp_quantization_keys,
 };

@@ -74,11 +74,10 @@ static enum qplan_status sort_by_name(struct qplan_entry **entries, size_t n, co
 /* Places one tensor at begin. False if its end is no offset that a header can hold. */
 static bool place(struct qplan_entry *entry, uint64_t begin)
 {
-    uint64_t n_elems, n_bytes;
+    uint64_t n_bytes;
     entry->begin = begin;
     if (!qp_shape_fits(entry->storage, entry->shape, entry->rank) ||
-        !qp_shape_elements(entry->shape, entry->rank, &n_elems) ||
-        !qp_storage_bytes(entry->storage, n_elems, &n_bytes))
+        !qp_storage_bytes(entry->storage, qp_entry_elements(entry), &n_bytes))
         return false;
     entry->end = begin + n_bytes; /* below 2^63 and 2^61 */
     return entry->end <= INT64_MAX;

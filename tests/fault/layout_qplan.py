@@ -399,6 +399,12 @@ class Layout:
             file.records[file.name][1] = "reference:gptqmodel"
             in_layout_1(file)
 
+        def by_another_tool(file):
+            file.records[file.name][1] = "unknown"
+            in_layout_1(file)
+
+        yield Fault("Q7-qplan.layout-unknown-needs-2", by_another_tool,
+                    (self.file.stem, "qplan.layout 2", words("by another tool")))
         yield Fault("Q7-qplan.layout-recipe-needs-2", by_recipe,
                     (self.file.stem, "qplan.layout 2", words("by reference:gptqmodel")))
         for scheme in self.need_layout_2:

@@ -116,6 +116,8 @@ static void single_experts_belong_to_stacks(void **state)
         {"{\"model_type\":\"qwen3_moe\"}", "model.layers.1.mlp.experts.1.gate_proj.bias", NULL, 0},
         {"{\"model_type\":\"qwen3_moe\"}",
          "model.layers.1.mlp.experts.99999999999999999999.gate_proj.weight", NULL, 0},
+        {"{\"model_type\":\"qwen3_moe\"}", "model.layers.1.mlp.experts.1_gate_proj.weight", NULL,
+         0},
         {"{\"model_type\":\"llama\"}", "model.layers.1.mlp.experts.1.gate_proj.weight", NULL, 0},
     };
     (void)state;
@@ -133,12 +135,34 @@ static void single_experts_belong_to_stacks(void **state)
     }
 }
 
+/* No model has such names, which are text up to the NUL alone. */
+static void names_with_a_nul_are_those_of_no_experts(void **state)
+{
+    static const char single[] = "m.mlp.experts.0.up_proj.weight\0.weight";
+    static const char fused[] = "m.mlp.experts.down_proj\0.mlp.experts.down_proj";
+    struct qp_tensor t = tensor_of(single, 2);
+    struct model model;
+    struct qp_single how;
+    struct qp_fused all;
+    (void)state;
+    make_model(&model, "{\"model_type\":\"qwen3_moe\"}");
+    assert_true(qp_find_single(&model.listing, &t, &how));
+    t.name_len = sizeof single - 1;
+    assert_false(qp_find_single(&model.listing, &t, &how));
+    t = tensor_of(fused, 3);
+    assert_true(qp_find_fused_experts(&model.listing, &t, &all));
+    t.name_len = sizeof fused - 1;
+    assert_false(qp_find_fused_experts(&model.listing, &t, &all));
+    qp_tree_free(&model.tree);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_are_whole_words),
         cmocka_unit_test(fused_experts_get_the_names_of_single_ones),
         cmocka_unit_test(single_experts_belong_to_stacks),
+        cmocka_unit_test(names_with_a_nul_are_those_of_no_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,26 @@ static const struct fit_case fits[] = {
     {"compressed-tensors", "int4:g32:f16", QPLAN_STORAGE_F32, 0, "type of the weights"},
     {"compressed-tensors", "int4:c0", QPLAN_STORAGE_F32, QPLAN_ACTIVATIONS_DYNAMIC, "dynamic"},
     {"compressed-tensors", "int8:g32", QPLAN_STORAGE_F32, QPLAN_ACTIVATIONS_DYNAMIC, "dynamic"},
+    {"compressed-tensors", "int8:c0:bf16", QPLAN_STORAGE_F32, QPLAN_ACTIVATIONS_DYNAMIC,
+     "of the weights"},
+    {"compressed-tensors", "fp8:b128x128", QPLAN_STORAGE_F16, 0, "f8e4m3:b128x128:f16"},
+    {"compressed-tensors", "fp8:b64x128", QPLAN_STORAGE_F16, 0, "b128x128"},
+    {"compressed-tensors", "fp8:b128x64", QPLAN_STORAGE_F16, 0, "b128x128"},
+    {"compressed-tensors", "nvfp4", QPLAN_STORAGE_F32, QPLAN_ACTIVATIONS_DYNAMIC,
+     "where activations are dynamic"},
+    {"compressed-tensors", "f4e2m1:g16:bf16", QPLAN_STORAGE_F32, 0, "nvfp4, mxfp4 or mxfp8"},
+    {"compressed-tensors", "nf4:c0", QPLAN_STORAGE_F32, QPLAN_ACTIVATIONS_DYNAMIC,
+     "nvfp4, mxfp4 or mxfp8"},
+    {"fp8", "fp8:b128x128", QPLAN_STORAGE_BF16, 0, "f8e4m3:b128x128"},
+    {"fp8", "fp8:b64x128", QPLAN_STORAGE_BF16, 0, "fp8:b128x128, with f32 scales"},
+    {"fp8", "fp8:b128x64", QPLAN_STORAGE_BF16, 0, "fp8:b128x128, with f32 scales"},
+    {"fp8", "fp8:b128x128:bf16", QPLAN_STORAGE_BF16, 0, "fp8:b128x128, with f32 scales"},
+    {"fp8", "fp8:t", QPLAN_STORAGE_BF16, 0, "fp8:b128x128, with f32 scales"},
+    {"fp8", "int8:c0", QPLAN_STORAGE_BF16, 0, "fp8:b128x128, with f32 scales"},
+    {"modelopt", "f4e2m1:g16", QPLAN_STORAGE_BF16, 0, "f4e2m1:g16:f8e4m3"},
+    {"modelopt", "f4e2m1:g16:bf16", QPLAN_STORAGE_BF16, 0, "nvfp4"},
+    {"modelopt", "f4e2m1:g32", QPLAN_STORAGE_BF16, 0, "nvfp4"},
+    {"modelopt", "f4e2m1:c0", QPLAN_STORAGE_BF16, 0, "nvfp4"},
     {"gptq", "uint4:g64:sym", QPLAN_STORAGE_BF16, 0, "int4:g64:f16"},
     {"gptq", "int8:c0", QPLAN_STORAGE_F32, 0, "int8:c0:f16"},
     {"gptq", "int4:g32", QPLAN_STORAGE_F32, 0, "int4:g32:f16"},
@@ -65,6 +85,8 @@ static const struct fit_case fits[] = {
     {"comfyui", "int8:t:asym", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
     {"comfyui", "int8:t:narrow", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
     {"comfyui", "int8:t:f16", QPLAN_STORAGE_F32, 0, "f32"},
+    {"comfyui", "mxfp8", QPLAN_STORAGE_F32, 0, "f8e4m3:g32:e8m0"},
+    {"comfyui", "mxfp4", QPLAN_STORAGE_F32, 0, "nvfp4, mxfp8; or"},
 };
 
 static void a_scheme_becomes_what_a_layout_stores_or_is_refused(void **state)
@@ -128,6 +150,48 @@ static void a_tensor_that_engines_cannot_load_has_a_reason(void **state)
     }
 }
 
+static const struct {
+    const char *format, *name, *scheme;
+    uint64_t shape[2];
+    const char *reason; /* NULL = it is stored */
+} misfits_of_floats[] = {
+    {"fp8", "a.weight", "fp8:b128x128", {256, 128}, NULL},
+    {"fp8", "a.w", "fp8:b128x128", {256, 128}, "not named .weight"},
+    {"fp8", "a.weight", "fp8:b128x128", {64, 128}, "ragged blocks"},
+    {"fp8", "a.weight", "fp8:b128x128", {128, 64}, "ragged blocks"},
+    {"modelopt", "a.weight", "nvfp4", {3, 16}, NULL},
+    {"modelopt", "a.bias", "nvfp4", {3, 16}, "not named .weight"},
+    {"comfyui", "a.weight", "fp8:t", {3, 5}, NULL},
+    {"comfyui", "a.weight", "nvfp4", {16, 48}, NULL},
+    {"comfyui", "a.weight", "nvfp4", {15, 48}, "rows or columns not a multiple of the block"},
+    {"comfyui", "a.weight", "mxfp8", {32, 48}, "rows or columns not a multiple of the block"},
+    {"compressed-tensors", "a.weight", "fp8:b128x128", {128, 256}, NULL},
+    {"compressed-tensors", "a.weight", "fp8:b128x128", {128, 64}, "ragged blocks"},
+    {"compressed-tensors", "a.weight", "fp8:b128x128", {64, 128}, "ragged blocks"},
+    {"compressed-tensors", "a.weight", "nvfp4", {5, 48}, NULL},
+};
+
+static void a_tensor_of_floats_that_engines_cannot_load_has_a_reason(void **state)
+{
+    const struct qp_format_options options = {.activations = QPLAN_ACTIVATIONS_USUAL};
+    (void)state;
+    for (size_t i = 0; i < COUNT(misfits_of_floats); i++) {
+        const struct qp_format *format = qp_format_find(misfits_of_floats[i].format);
+        const struct qplan_scheme scheme = scheme_of(misfits_of_floats[i].scheme);
+        struct qp_tensor t = {.name = misfits_of_floats[i].name,
+                              .scheme = &scheme,
+                              .name_len = (uint32_t)strlen(misfits_of_floats[i].name),
+                              .shape = misfits_of_floats[i].shape,
+                              .rank = 2};
+        const char *expected = misfits_of_floats[i].reason;
+        t.variant = (uint8_t)format->variant(&t, &options);
+        const char *reason = format->misfit(&t);
+        if (!reason != !expected || (reason && strcmp(reason, expected) != 0))
+            fail_msg("row %zu: expected %s, found %s", i, expected ? expected : "none",
+                     reason ? reason : "none");
+    }
+}
+
 /* ---- config.json -------------------------------------------------------------------------------
  */
 
@@ -156,6 +220,23 @@ static const struct config_case configs[] = {
       "\"group_1\":{\"targets\":[\"re:(.*[.])?l[.]0[.]down$\"]",
       "\"ignore\":[\"lm_head\",\"re:(.*[.])?x\\\\+y([.].*)?$\",\"re:(.*[.])?l[.]$\",\"re:(.*[.])?l["
       ".]1[.]up$\"]"}},
+    {"compressed-tensors",
+     {"l.0.up.weight nvfp4", "l.1.up.weight fp8:c0:bf16"},
+     {"\"format\":\"mixed-precision\"", "\"format\":\"nvfp4-pack-quantized\"",
+      "\"format\":\"naive-quantized\""}},
+    {"compressed-tensors",
+     {"l.0.up.weight int4:g32", "l.1.up.weight int8:c0"},
+     {"\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\""}},
+    {"fp8",
+     {"l.0.up.weight fp8:b128x128", "l.1.up.weight", "norm.bias"},
+     {"\"weight_block_size\":[128,128]", "\"modules_to_not_convert\":[\"l.1.up\",\"lm_head\"]"}},
+    {"modelopt",
+     {"l.0.up.weight nvfp4", "lm_head.weight", "l.1.up.weight"},
+     {"\"quant_algo\":\"W4A16_NVFP4\"", "\"ignore\":[\"l.1.up\",\"lm_head\"]"}},
+    {"mlx",
+     {"a.weight uint4:g32", "b.weight uint4:g32", "c.weight mxfp4"},
+     {"{\"group_size\":32,\"bits\":4,\"mode\":\"affine\",\"c\":{\"group_size\":32,\"bits\":4,"
+      "\"mode\":\"mxfp4\"}}"}},
     {"gptq",
      {"m.l.0.up.weight int4:g32", "m.l.1.up.weight int4:g32", "norm.weight"},
      {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,\"desc_act\":false,\"sym\":true,"
@@ -246,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_scheme_becomes_what_a_layout_stores_or_is_refused),
         cmocka_unit_test(a_tensor_that_engines_cannot_load_has_a_reason),
+        cmocka_unit_test(a_tensor_of_floats_that_engines_cannot_load_has_a_reason),
         cmocka_unit_test(config_json_names_what_differs_and_what_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
