@@ -399,8 +399,9 @@ class Layout:
             file.records[file.name][1] = "reference:gptqmodel"
             in_layout_1(file)
 
-        yield Fault("Q7-qplan.layout-recipe-needs-2", by_recipe,
-                    (self.file.stem, "qplan.layout 2", words("by reference:gptqmodel")))
+        if not self.schemes[self.base].values:  # which the recipe does not make
+            yield Fault("Q7-qplan.layout-recipe-needs-2", by_recipe,
+                        (self.file.stem, "qplan.layout 2", words("by reference:gptqmodel")))
         for scheme in self.need_layout_2:
             s = self.schemes[scheme]
             more = " with a bias" if s.bias else " with scales of one byte" \
