@@ -18,6 +18,7 @@ import layout_fp8
 import layout_gptq
 import layout_mlx
 import layout_modelopt
+import layout_mxfp4
 import layout_qplan
 import model
 from bench import INPUT, OUTPUT
@@ -30,7 +31,7 @@ SOURCE = "s.safetensors"
 LAYOUTS = [layout_qplan.Layout(), layout_compressed_tensors.Layout(), layout_gptq.Layout(),
            layout_gptq.LayoutV2(), layout_awq.Layout(), layout_bitsandbytes.Layout(),
            layout_mlx.Layout(), layout_comfyui.Layout(),
-           layout_fp8.Layout(), layout_modelopt.Layout()]
+           layout_fp8.Layout(), layout_modelopt.Layout(), layout_mxfp4.Layout()]
 COMMANDS = {"inspect": ["inspect", INPUT], "against": ["inspect", "--against", SOURCE, INPUT],
             "verify": ["verify", INPUT, SOURCE], "dequantize": ["dequantize", "-o", OUTPUT, INPUT]}
 SAME_SIZE = {1: ("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2"), 2: ("F16", "BF16", "I16"),
