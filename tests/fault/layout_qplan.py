@@ -175,7 +175,7 @@ class Layout:
     def set_float(file, name, i, value):
         dtype = file.tensors[name][0]
         small = model.SMALL.get(file.scheme.scale)
-        if small and dtype == small[0]:         # an integer is the byte itself
+        if small and dtype in ("U8", small[0]):  # an integer is the byte itself
             byte = value if isinstance(value, int) else small[1][
                 min(small[1], key=lambda x: abs(x - Fraction(value)))]
             return file.set_bytes(name, i, bytes([byte]))
