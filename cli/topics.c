@@ -28,7 +28,10 @@ static void print_metrics(FILE *to)
 
 static const char *output_of(const struct qplan_format_facts *f)
 {
-    return f->is_folder ? "folder" : f->is_file ? "file" : "file, folder";
+    return f->is_read_only ? "none"
+           : f->is_folder  ? "folder"
+           : f->is_file    ? "file"
+                           : "file, folder";
 }
 
 static void print_formats(FILE *to)

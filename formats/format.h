@@ -104,6 +104,7 @@ struct qp_format {
                             * what a dtype stands for by itself */
     bool is_folder;        /* an output is a folder with a config.json */
     bool is_file;          /* an output is a file, never a folder */
+    bool is_read_only;     /* nothing is written in it: it has no scheme, variant and config */
     bool has_activations;  /* it can say that activations are quantized while a model runs */
     const char *recipe;    /* that gives the bytes of the tool which defined it, by its name in
                             * records (lib/calibrate); NULL = none is known */

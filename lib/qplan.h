@@ -471,6 +471,7 @@ struct qplan_format_facts {
     const char *schemes;   /* that it stores */
     bool is_folder;        /* its output is a folder with a config.json, never a file */
     bool is_file;          /* its output is a file, never a folder */
+    bool is_read_only;     /* it has no output: nothing is written in it */
 };
 
 /* The facts of the i-th layout; false behind the last. */

@@ -325,6 +325,8 @@ static bool is_orphan(const struct config *c, const struct qplan_entry *entry)
     static const char *const parts[] = {".weight_packed", ".weight_scale", ".weight_shape",
                                         ".weight_zero_point", ".weight_global_scale"};
     const size_t n_weight = strlen(".weight");
+    if (is_bytes(entry) && qp_name_ends(entry->name, entry->name_len, ".weight"))
+        return true; /* it would be that of a module, if it had scales */
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!qp_name_ends(entry->name, entry->name_len, parts[i]))
             continue;

@@ -151,6 +151,11 @@ static enum qplan_status refuse(const struct qp_listing *listing, const struct q
     return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, entry), "%s", what);
 }
 
+static bool are_codes(const struct qplan_entry *entry)
+{
+    return entry && entry->storage == QPLAN_STORAGE_F8_E4M3;
+}
+
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
@@ -164,9 +169,10 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
         const struct qplan_entry *entry = &listing->entries[i];
         const size_t n_codes = entry->name_len - (sizeof scale_suffix - 1);
         if (qp_name_ends(entry->name, entry->name_len, scale_suffix) &&
-            !qp_listing_find(listing, entry->name, n_codes))
-            return refuse(listing, entry, "scales of weights that are not there", err);
-        if (entry->storage != QPLAN_STORAGE_F8_E4M3)
+            !are_codes(qp_listing_find(listing, entry->name, n_codes)))
+            return refuse(listing, entry,
+                          "scales of quantized weights that are not there as F8_E4M3", err);
+        if (!are_codes(entry))
             continue;
         if (entry->rank != 2 || qp_entry_elements(entry) == 0)
             return refuse(listing, entry, "expected codes with two axes", err);

@@ -253,22 +253,43 @@ static bool is_module(const struct reader *r, const struct qplan_entry *entry, s
     return m->codes != NULL;
 }
 
-/* Biases that have only codes, or only scales, beside them have lost the other. */
-static enum qplan_status check_biases(const struct reader *r, const struct qplan_entry *entry)
+static bool has_codes(const struct qplan_entry *weight)
 {
-    static const char suffix[] = ".biases";
-    if (!qp_name_ends(entry->name, entry->name_len, suffix))
-        return QPLAN_OK;
-    const size_t n = entry->name_len - (sizeof suffix - 1);
-    const struct qplan_entry *codes = qp_listing_sibling(r->listing, entry->name, n, ".weight");
-    const bool has_codes = codes && codes->storage == QPLAN_STORAGE_U32;
-    const bool has_scales = qp_listing_sibling(r->listing, entry->name, n, ".scales") != NULL;
-    if (has_codes == has_scales || (codes && !has_codes))
-        return QPLAN_OK;
-    return fail_module(r, entry,
-                       has_codes
-                           ? "part of a quantized tensor, but its scales are not in the checkpoint"
-                           : "part of a quantized tensor, but its codes are not in the checkpoint");
+    return weight && weight->storage == QPLAN_STORAGE_U32;
+}
+
+/*
+ * Whether a stored tensor is a part of which others are not there: of blocks codes or scales, which
+ * have a type that plain tensors do not have; or biases with only codes, or only scales.
+ */
+static bool is_orphan(const struct reader *r, const struct qplan_entry *entry)
+{
+    static const char biases[] = ".biases", weight[] = ".weight", scales[] = ".scales";
+    const struct qp_listing *listing = r->listing;
+    const char *name = entry->name;
+    if (qp_name_ends(name, entry->name_len, scales))
+        return entry->storage == QPLAN_STORAGE_U8;
+    if (qp_name_ends(name, entry->name_len, weight))
+        return has_codes(entry) &&
+               !qp_listing_sibling(listing, name, entry->name_len - (sizeof weight - 1), scales);
+    if (!qp_name_ends(name, entry->name_len, biases))
+        return false;
+    const size_t n = entry->name_len - (sizeof biases - 1);
+    const struct qplan_entry *codes = qp_listing_sibling(listing, name, n, weight);
+    const bool has_scales = qp_listing_sibling(listing, name, n, scales) != NULL;
+    return has_codes(codes) != has_scales && (!codes || has_codes(codes));
+}
+
+static enum qplan_status read_entry(struct reader *r, const struct qplan_entry *entry,
+                                    struct qp_tensor **tensors, size_t *n)
+{
+    struct module m;
+    if (is_module(r, entry, &m))
+        return describe_module(r, &m, tensors, n);
+    return is_orphan(r, entry) ? fail_module(r, entry,
+                                             "part of a quantized tensor whose codes or scales are "
+                                             "not in the checkpoint")
+                               : QPLAN_OK;
 }
 
 /* Tools that look at the older key read what those do that look at the newer one. */
@@ -293,10 +314,8 @@ enum qplan_status qp_mlx_describe(const struct qp_listing *listing, struct qp_ar
 {
     struct reader r = {
         .listing = listing, .config = config_of(listing), .arena = arena, .err = err};
-    struct module m;
     QP_TRY(check_older(&r));
     for (size_t i = 0; i < listing->n_entries; i++)
-        QP_TRY(is_module(&r, &listing->entries[i], &m) ? describe_module(&r, &m, tensors, n)
-                                                       : check_biases(&r, &listing->entries[i]));
+        QP_TRY(read_entry(&r, &listing->entries[i], tensors, n));
     return QPLAN_OK;
 }

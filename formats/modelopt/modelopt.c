@@ -10,13 +10,16 @@
 #include "lib/base/check.h"
 #include "lib/base/json.h"
 
+#include <inttypes.h>
+#include <string.h>
+
 #define BLOCK (&qp_blocks[QP_NVFP4])
 
 /* What ModelOpt calls weights of nvfp4: with activations as they are, and with quantized ones. */
 #define WEIGHT_ONLY "W4A16_NVFP4"
 #define WITH_INPUTS "NVFP4"
 
-static const char suffix[] = ".weight";
+static const char suffix[] = ".weight", scale_suffix[] = "_scale", factor_suffix[] = "_scale_2";
 
 /* ---- What is stored ----------------------------------------------------------------------------
  */
@@ -52,8 +55,8 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
     const struct qp_matrix sets = qp_row_sets(t->scheme, t->shape);
     const struct qp_entry_wish wishes[] = {
         {t->name, t->name_len, "", QPLAN_STORAGE_U8, 2, {rows, qp_div_up(cols, 2)}},
-        {t->name, t->name_len, "_scale", QPLAN_STORAGE_F8_E4M3, 2, {sets.rows, sets.cols}},
-        {t->name, t->name_len, "_scale_2", QPLAN_STORAGE_F32, 0, {0}},
+        {t->name, t->name_len, scale_suffix, QPLAN_STORAGE_F8_E4M3, 2, {sets.rows, sets.cols}},
+        {t->name, t->name_len, factor_suffix, QPLAN_STORAGE_F32, 0, {0}},
     };
     for (unsigned i = 0; i < 3; i++) {
         if (!qp_build_entry(&entries[i], &wishes[i], arena))
@@ -98,17 +101,66 @@ static bool is(const struct qp_listing *listing)
     return qp_is_quant_method(listing, "modelopt");
 }
 
+/* A number of config.json, which may be left out, is that of nvfp4. */
+static enum qplan_status check_number(const struct qp_tree *tree,
+                                      const struct qp_tree_value *object, const char *key,
+                                      uint64_t wanted, struct qplan_error *err)
+{
+    const struct qp_tree_value *found = qp_tree_member(tree, object, key);
+    char shown[QP_QUOTED];
+    if (!found || qp_tree_is_number(found, wanted))
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, tree->name, "%s: expected %" PRIu64 ", found %s", key,
+                   wanted, qp_tree_show(shown, tree, found));
+}
+
+/* A group of modules, which may say how weights are stored. */
+static enum qplan_status check_group(const struct qp_tree *tree, const struct qp_tree_value *group,
+                                     struct qplan_error *err)
+{
+    const struct qp_tree_value *weights = qp_tree_member(tree, group, "weights");
+    const struct qp_tree_value *type = qp_tree_member(tree, weights, "type");
+    char shown[QP_QUOTED];
+    if (!qp_tree_is_object(weights))
+        return qp_fail(err, QPLAN_ERR_INVALID, tree->name,
+                       "config_groups: expected groups with weights, found %s",
+                       qp_tree_show(shown, tree, weights ? weights : group));
+    QP_TRY(check_number(tree, weights, "num_bits", 4, err));
+    QP_TRY(check_number(tree, weights, "group_size", BLOCK->width, err));
+    if (!type || qp_tree_is_string(tree, type, "float"))
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, tree->name, "type: expected float, found %s",
+                   qp_tree_show(shown, tree, type));
+}
+
+static enum qplan_status check_groups(const struct qp_tree *tree,
+                                      const struct qp_tree_value *groups, struct qplan_error *err)
+{
+    char shown[QP_QUOTED];
+    if (!groups)
+        return QPLAN_OK;
+    if (!qp_tree_is_object(groups))
+        return qp_fail(err, QPLAN_ERR_INVALID, tree->name,
+                       "config_groups: expected an object, found %s",
+                       qp_tree_show(shown, tree, groups));
+    const struct qp_tree_value *group = qp_tree_first(groups);
+    for (uint32_t i = 0; i < groups->n; i++, group = qp_tree_next(group))
+        QP_TRY(check_group(tree, group, err));
+    return QPLAN_OK;
+}
+
 static enum qplan_status check_config(const struct qp_listing *listing, struct qplan_error *err)
 {
     const struct qp_tree *tree = listing->config;
-    const struct qp_tree_value *algo =
-        qp_tree_member(tree, qp_quantization_config(listing), "quant_algo");
+    const struct qp_tree_value *config = qp_quantization_config(listing);
+    const struct qp_tree_value *algo = qp_tree_member(tree, config, "quant_algo");
     char shown[QP_QUOTED];
-    if (qp_tree_is_string(tree, algo, WEIGHT_ONLY) || qp_tree_is_string(tree, algo, WITH_INPUTS))
-        return QPLAN_OK;
-    return qp_fail(err, QPLAN_ERR_INVALID, tree->name,
-                   "quant_algo: expected " WEIGHT_ONLY " or " WITH_INPUTS ", found %s",
-                   algo ? qp_tree_show(shown, tree, algo) : "none");
+    if (!qp_tree_is_string(tree, algo, WEIGHT_ONLY) && !qp_tree_is_string(tree, algo, WITH_INPUTS))
+        return qp_fail(err, QPLAN_ERR_INVALID, tree->name,
+                       "quant_algo: expected " WEIGHT_ONLY " or " WITH_INPUTS ", found %s",
+                       algo ? qp_tree_show(shown, tree, algo) : "none");
+    QP_TRY(check_number(tree, config, "group_size", BLOCK->width, err));
+    return check_groups(tree, qp_tree_member(tree, config, "config_groups"), err);
 }
 
 /* ---- Reading -----------------------------------------------------------------------------------
@@ -150,6 +202,30 @@ static enum qplan_status describe_module(const struct qp_listing *listing,
                                                     : qp_fail_memory(err, listing->shown, sizeof t);
 }
 
+static bool are_codes(const struct qplan_entry *entry)
+{
+    return entry && entry->storage == QPLAN_STORAGE_U8 &&
+           qp_name_ends(entry->name, entry->name_len, suffix);
+}
+
+/* What has the name of scales, or of a factor, stands beside codes that have scales. */
+static enum qplan_status check_part(const struct qp_listing *listing,
+                                    const struct qplan_entry *entry, const char *part,
+                                    struct qplan_error *err)
+{
+    char subject[512];
+    if (!qp_name_ends(entry->name, entry->name_len, part))
+        return QPLAN_OK;
+    const size_t n = entry->name_len - strlen(part);
+    if (!qp_name_ends(entry->name, n, suffix) ||
+        (are_codes(qp_listing_find(listing, entry->name, n)) &&
+         qp_listing_sibling(listing, entry->name, n, scale_suffix)))
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, entry),
+                   "part of a quantized weight: expected codes of type U8 and their scales beside "
+                   "it");
+}
+
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
@@ -159,12 +235,12 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
     if (!scheme)
         return qp_fail_memory(err, listing->shown, sizeof made);
     for (size_t i = 0; i < listing->n_entries; i++) {
-        const struct qplan_entry *entry = &listing->entries[i];
-        if (entry->storage != QPLAN_STORAGE_U8 ||
-            !qp_name_ends(entry->name, entry->name_len, suffix))
+        const struct qplan_entry *entry = &listing->entries[i], *scale;
+        QP_TRY(check_part(listing, entry, scale_suffix, err));
+        QP_TRY(check_part(listing, entry, factor_suffix, err));
+        if (!are_codes(entry))
             continue;
-        const struct qplan_entry *scale =
-            qp_listing_sibling(listing, entry->name, entry->name_len, "_scale");
+        scale = qp_listing_sibling(listing, entry->name, entry->name_len, scale_suffix);
         if (scale)
             QP_TRY(describe_module(listing, entry, scale, scheme, arena, tensors, n, err));
     }

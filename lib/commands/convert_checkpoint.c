@@ -454,6 +454,8 @@ enum qplan_status qplan_convert(struct qplan_report **report,
     enum qplan_status status = qp_plan_take_tensors(plan, err); /* as they are stored */
     plan->format = to;
     if (status == QPLAN_OK)
+        status = qp_plan_check_settings(plan, NULL, err);
+    if (status == QPLAN_OK)
         status = make_plan(plan, out_path, err);
     if (status == QPLAN_OK)
         status = run_plan(plan, out_path, run, report, err);

@@ -100,6 +100,8 @@ struct qp_part {
     bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
     const struct qp_place *place; /* of a constant NULL */
     struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */
+    uint64_t each; /* > 0: so many rows of the matrix, in whole words, are stored as one by itself,
+                    * one behind the other; only of places with columns, and only read */
     const struct qplan_entry *entry; /* the stored tensor */
     const void *bytes;               /* of a constant: as many as its type and shape have */
 };

@@ -10,6 +10,9 @@ static const char *find_misfit(const struct qplan_plan *plan, const char **setti
 {
     const struct qp_format *format = plan->format;
     const struct qp_format_options *options = &plan->options;
+    *setting = "format";
+    if (format->is_read_only)
+        return "is only read, never written";
     *setting = "zero_point";
     if (options->zero_point != QPLAN_ZERO_POINT_USUAL && !format->may_omit_zeros)
         return "says itself which zero points are stored";

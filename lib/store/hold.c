@@ -7,9 +7,11 @@
 
 #define LINE 64 /* bytes: no two images share a line of the cache */
 
-static bool is_held(const struct qp_part *part)
+/* Parameters of blocks have other rows than their codes, and fewer: they are read as they are. */
+static bool is_held(const struct qp_tensor *tensor, const struct qp_part *part)
 {
-    return part->role != QP_CONSTANT && part->role != QP_INDEX && qp_part_is_turned(part);
+    return part->role != QP_CONSTANT && part->role != QP_INDEX && qp_part_is_turned(part) &&
+           part->matrix.rows == qp_tensor_part(tensor, QP_CODES)->matrix.rows;
 }
 
 uint64_t qp_tall_rows(const struct qp_tensor *tensor)
@@ -37,7 +39,7 @@ uint64_t qp_hold_rows(const struct qp_tensor *tensor, uint64_t n_bytes)
         return 0;
     for (unsigned i = 0; i < tensor->n_parts; i++) {
         const struct qp_part *part = &tensor->parts[i];
-        if (!is_held(part))
+        if (!is_held(tensor, part))
             continue;
         const struct qp_rect rect = {0, qp_min_u64(tall, part->matrix.rows), 0, part->matrix.cols};
         tall_bytes += held_bytes(part, &rect);
@@ -62,7 +64,7 @@ void qp_hold_make(struct qp_hold *hold, const struct qp_tensor *tensor, uint64_t
     hold->n = 0;
     for (unsigned i = 0; i < tensor->n_parts; i++) {
         const struct qp_part *part = &tensor->parts[i];
-        if (!is_held(part) || (part->role == QP_CODES && !codes))
+        if (!is_held(tensor, part) || (part->role == QP_CODES && !codes))
             continue;
         const struct qp_rect rect = {row, n_rows, 0, part->matrix.cols};
         hold->held[hold->n++] = (struct qp_held){part, rect, image};

@@ -33,9 +33,30 @@ bool qp_part_is_nibbles(const struct qp_part *part)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
+/* Columns of matrices that are stored one behind the other: what of a column is in each. */
+static enum qplan_status read_stacked(const struct qp_source *source, const struct qp_part *part,
+                                      const struct qp_rect *rect, char *to, struct qplan_error *err)
+{
+    const struct qp_matrix one = {part->each, part->matrix.cols};
+    const uint64_t n_bytes = qp_place_bytes(part->place, one), end = rect->row + rect->n_rows;
+    for (uint64_t col = rect->col; col < rect->col + rect->n_cols; col++) {
+        for (uint64_t row = rect->row, n; row < end; row += n) {
+            n = qp_min_u64(part->each - row % part->each, end - row);
+            const struct qp_rect here = {row % part->each, n, col, 1};
+            const struct qp_place_run run = qp_place_run(part->place, one, &here, 0);
+            QP_TRY(qp_source_read(source, part->entry, row / part->each * n_bytes + run.off, to,
+                                  (size_t)run.n_bytes, err));
+            to += run.n_bytes;
+        }
+    }
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_read_runs(const struct qp_source *source, const struct qp_part *part,
                                const struct qp_rect *rect, char *image, struct qplan_error *err)
 {
+    if (part->each > 0)
+        return read_stacked(source, part, rect, image, err);
     const uint64_t n_runs = qp_place_runs(part->place, part->matrix, rect);
     char *to = image;
     for (uint64_t i = 0; i < n_runs; i++) {

@@ -13,7 +13,7 @@ import model
 from expect import tensor, words
 from layout_folder import (CONFIG, Stored, both, drop_config, edit_text, pack_words, set_text,
                            transposed)
-from layout_qplan import OTHER_SOURCE, Fault, clean, word
+from layout_qplan import ALL, OTHER_SOURCE, Fault, clean, word
 
 WEIGHTS = "config_groups/group_0/weights"
 
@@ -22,17 +22,50 @@ WEIGHTS = "config_groups/group_0/weights"
 class Packed(Stored):
     """A scheme, and whether its codes are bytes."""
     as_bytes: bool = False
+    active: bool = True                 # bytes: config.json says that activations are quantized
+
+    @property
+    def is_block(self):
+        return bool(self.values) and self.grain[0] == "g"
+
+    @property
+    def format(self):
+        if self.is_block:
+            return {16: "nvfp4-pack-quantized", 32: "mxfp8-quantized" if self.as_bytes
+                    else "mxfp4-pack-quantized"}[self.grain[1]]
+        if not self.as_bytes:
+            return "pack-quantized"
+        return "int-quantized" if not self.values else \
+            "float-quantized" if self.active else "naive-quantized"
 
 
 class File(layout_folder.FolderFile):
+    def __init__(self, scheme, dtype="F32", dims=None):
+        self.block = scheme.scale if scheme.is_block else None
+        super().__init__(scheme, dtype, dims or ((5, 64) if scheme.is_block else (5, 36)))
+
+    def scale_type(self, dtype):
+        return self.block or layout_folder.FolderFile.scale_type(dtype)
+
     @property
     def parts(self):
         found = {"codes": self.name + "_packed" * (not self.scheme.as_bytes),
                  "scale": self.name + "_scale", "shape": self.name + "_shape",
-                 "zero": self.name + "_zero_point"}
+                 "zero": self.name + "_zero_point", "factor": self.name + "_global_scale"}
         return {role: name for role, name in found.items() if name in self.tensors}
 
+    def stored_floats(self, name, scheme, dtype, dims, raw):
+        parts = model.quantize(dtype, dims, raw, scheme)
+        out = {name + "_packed" * (not scheme.as_bytes): parts[""], name + "_scale": parts["_scale"]}
+        if scheme.grain[0] == "c":
+            out[name + "_scale"] = (scheme.scale, (dims[0], 1), parts["_scale"][2])
+        if "_scale_2" in parts:
+            out[name + "_global_scale"] = ("F32", (1,), parts["_scale_2"][2])
+        return out
+
     def stored(self, name, scheme, dtype, dims, raw):
+        if scheme.values:
+            return self.stored_floats(name, scheme, dtype, dims, raw)
         codes, params, *_ = model.coded(dtype, dims, raw, scheme)
         rows, cols = dims
         bits, half, sets = scheme.bits, 2 ** (scheme.bits - 1), len(params) // rows
@@ -56,21 +89,33 @@ class File(layout_folder.FolderFile):
 
     def described(self):
         s, grouped = self.scheme, self.scheme.grain[0] == "g"
-        weights = {"num_bits": s.bits, "type": "int", "symmetric": s.symmetric,
-                   "strategy": "group" if grouped else "channel",
+        kind = "float" if s.values else "int"
+        strategy = {"t": "tensor", "c": "channel", "g": "group", "b": "block"}[s.grain[0]]
+        weights = {"num_bits": s.bits, "type": kind, "symmetric": s.symmetric,
+                   "strategy": "tensor_group" if s.scale == "F8E4M3" else strategy,
                    "group_size": s.grain[1] if grouped else None, "dynamic": False,
                    "actorder": None, "observer": "minmax"}
-        token = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token",
+        if s.grain[0] == "b":
+            weights["block_structure"] = list(s.grain[1:])
+        token = {"num_bits": 8, "type": kind, "symmetric": True, "strategy": "token",
                  "group_size": None, "dynamic": True, "observer": None}
+        active = s.as_bytes and s.active and not s.is_block
         group = {"targets": ["Linear"], "weights": weights, "output_activations": None,
-                 "input_activations": token if s.as_bytes else None}
+                 "input_activations": token if active else None}
         return {CONFIG: {"quant_method": "compressed-tensors", "quantization_status": "compressed",
-                         "format": "int-quantized" if s.as_bytes else "pack-quantized",
+                         "format": s.format,
                          "config_groups": {"group_0": group}, "ignore": ["lm_head"],
                          "kv_cache_scheme": None, "global_compression_ratio": None}}
 
 
 GROUPS, ASYM = {"grain": ("g", 4)}, {"symmetric": False}
+FP8 = {"values": "F8E4M3", "as_bytes": True}
+FP4 = {"values": "F4E2M1", "bits": 4}
+BLOCKS = {"nvfp4": {**FP4, "scale": "F8E4M3", "grain": ("g", 16), "divides": True},
+          "mxfp4": {**FP4, "scale": "E8M0", "grain": ("g", 32)},
+          "mxfp8": {**FP8, "scale": "E8M0", "grain": ("g", 32)}}
+FLOATS = tuple(name + end for name in ("fp8", "fp8-tensor", "fp8-block", *BLOCKS)
+               for end in ("", "-other"))
 
 
 class Layout(layout_folder.Layout):
@@ -83,18 +128,24 @@ class Layout(layout_folder.Layout):
             "int4-asym-other": {key: drop_config(f"{CONFIG}/{WEIGHTS}/{key}")
                                 for key in ("type", "strategy", "actorder")}}
     with_wrong_parts = ("int8", "int4-asym", "int4-asym-other", "int3-other", "w8a8",
-                        "w8a8-asym-other")
+                        "w8a8-other", "w8a8-asym-other", *FLOATS)
     schemes = dict(both(
         Packed, int8={}, int8_asym={**GROUPS, **ASYM}, int4={"bits": 4, **GROUPS},
         int4_asym={"bits": 4, **GROUPS, **ASYM}, int4_channel={"bits": 4}, int2={"bits": 2, **GROUPS},
         int3={"bits": 3, **GROUPS}, int5={"bits": 5}, int6={"bits": 6, "grain": ("g", 6)},
-        int7={"bits": 7}, w8a8={"as_bytes": True}, w8a8_asym={"as_bytes": True, **ASYM}))
+        int7={"bits": 7}, w8a8={"as_bytes": True}, w8a8_asym={"as_bytes": True, **ASYM},
+        fp8=FP8, fp8_tensor={**FP8, "grain": ("t",)}, fp8_block={**FP8, "grain": ("b", 128, 128)},
+        fp8_alone={**FP8, "active": False}, **BLOCKS))
 
     # --- values of an honest file ---
 
     @staticmethod
     def set_code(file, row, col, value):
         s, name = file.scheme, file.parts["codes"]
+        if s.values and not s.as_bytes:
+            at, shift = row * file.dims[1] // 2 + col // 2, col % 2 * 4
+            old = file.tensors[name][2][at]
+            return file.set_bytes(name, at, bytes([old & ~(15 << shift) | value % 16 << shift]))
         if s.as_bytes:
             return file.set_bytes(name, row * file.dims[1] + col, bytes([value % 256]))
         n = (file.dims[1] * s.bits + 31) // 32 * 4
@@ -105,7 +156,7 @@ class Layout(layout_folder.Layout):
 
     @staticmethod
     def set_pad(file, row):
-        if file.scheme.as_bytes or file.dims[1] * file.scheme.bits % 32 == 0:
+        if file.scheme.as_bytes or file.scheme.values or file.dims[1] * file.scheme.bits % 32 == 0:
             return False
         name = file.parts["codes"]
         at = (row + 1) * ((file.dims[1] * file.scheme.bits + 31) // 32 * 4) - 1
@@ -119,6 +170,21 @@ class Layout(layout_folder.Layout):
         name = file.parts["zero"]
         file.set_bytes(name, -1, bytes([file.tensors[name][2][-1] | 0x80]))
         return True
+
+    @staticmethod
+    def bad_scales(file):
+        """Other tools give blocks of zeros the scale 0."""
+        bad = dict(layout_folder.Layout.bad_scales(file))
+        if file.scheme.scale == "F8E4M3" and not file.records:
+            del bad["zero"]
+        return bad
+
+    @staticmethod
+    def reshaped(file, role, dims):
+        """One scale fits every matrix, and that of a block each that is no larger."""
+        fits = role == "codes" and len(dims) == 2 and 0 not in dims and file.scheme.as_bytes and (
+            file.scheme.grain == ("t",) or file.scheme.grain[0] == "b" and max(dims) <= 128)
+        return OTHER_SOURCE if fits and not file.records else ALL
 
     @staticmethod
     def bad_zeros(scheme):

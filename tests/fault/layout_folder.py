@@ -168,7 +168,7 @@ class Layout(layout_qplan.Layout):
         """Every code of the stored width is one of an asymmetric scheme."""
         low, high = scheme.codes()
         middle = 0 if scheme.signed else (high + 1) // 2
-        return sorted({low, middle - 1, middle + 1, high}) if scheme.symmetric else ()
+        return sorted({low, middle - 1, middle + 1, high}) if scheme.symmetric and not scheme.values else ()
 
     # --- every claim of records and config.json, wrong ---
 

@@ -8,7 +8,7 @@ import layout_folder
 import model
 from expect import words
 from layout_folder import CONFIG, Stored, both, drop_config, edit_text, nest, pack_words, set_config
-from layout_qplan import ALL, BAD_SCALES, OTHER_SOURCE, Fault, clean, word
+from layout_qplan import ALL, OTHER_SOURCE, Fault, clean, word
 
 NEWER = "quantization"
 
@@ -21,11 +21,16 @@ class Affine(Stored):
     bias: bool = True
     grain: tuple = ("g", 32)
     own: bool = False                   # config.json has its numbers under its name
+    mode: str = "affine"
 
 
 class File(layout_folder.FolderFile):
     def __init__(self, scheme, dtype="F32", dims=(5, 64)):
+        self.block = scheme.scale if scheme.values else None
         super().__init__(scheme, dtype, dims)
+
+    def scale_type(self, dtype):
+        return self.block or layout_folder.FolderFile.scale_type(dtype)
 
     @property
     def parts(self):
@@ -34,8 +39,11 @@ class File(layout_folder.FolderFile):
                 if f"{self.stem}.{end}" in self.tensors}
 
     def stored(self, name, scheme, dtype, dims, raw):
-        codes, params, sets, _ = model.coded(dtype, dims, raw, scheme)
+        codes, params, sets, factor = model.coded(dtype, dims, raw, scheme)
         self.codes = [codes[r * dims[1]:][:dims[1]] for r in range(dims[0])]
+        if scheme.values:
+            scales = model.stored_scales([s for s, _ in params], sets, scheme, factor)["_scale"]
+            return {name: self.stored_codes(scheme), self.stem + ".scales": ("U8", *scales[1:])}
         return {name: self.stored_codes(scheme),
                 self.stem + ".scales": (scheme.scale, sets,
                                         model.encode(scheme.scale, [s for s, _ in params])),
@@ -48,10 +56,20 @@ class File(layout_folder.FolderFile):
 
     def described(self):
         numbers = {"group_size": self.scheme.grain[1], "bits": self.scheme.bits}
-        out = {**numbers, "mode": "affine"}
+        out = {**numbers, "mode": self.scheme.mode}
         if self.scheme.own:
             out = {"group_size": 64, "bits": 8, "mode": "affine", self.stem: numbers}
         return {NEWER: dict(out), CONFIG: dict(out)}
+
+
+FLOAT = {"bias": False, "symmetric": True, "signed": True}
+BLOCKS = {
+    "nvfp4": {**FLOAT, "values": "F4E2M1", "scale": "F8E4M3", "grain": ("g", 16), "alone": True,
+              "mode": "nvfp4"},
+    "mxfp4": {**FLOAT, "values": "F4E2M1", "scale": "E8M0", "mode": "mxfp4"},
+    "mxfp8": {**FLOAT, "values": "F8E4M3", "bits": 8, "scale": "E8M0", "mode": "mxfp8"},
+}
+FLOATS = tuple(name + end for name in BLOCKS for end in ("", "-other"))
 
 
 class Layout(layout_folder.Layout):
@@ -62,13 +80,13 @@ class Layout(layout_folder.Layout):
         "mode": drop_config(f"{NEWER}/mode"), "older-empty": set_config(CONFIG, {}),
         "older-of-another": set_config(f"{CONFIG}/bits", 4),
         "own": set_config(f"{NEWER}/l.0.w", True)}}
-    valued = ("uint4", "uint4-other", "uint3-other", "uint6", "uint8-other", "uint4-g64")
-    with_wrong_parts = ("uint4", "uint4-other", "uint3-other", "uint4-own-other")
-    spoiled = ("uint4", "uint4-other", "uint3-other")
+    valued = ("uint4", "uint4-other", "uint3-other", "uint6", "uint8-other", "uint4-g64", *FLOATS)
+    with_wrong_parts = ("uint4", "uint4-other", "uint3-other", "uint4-own-other", *FLOATS)
+    spoiled = ("uint4", "uint4-other", "uint3-other", "mxfp4-other", "nvfp4")
     sidecars = ("l.1.w.scales", "l.1.w.biases")
     schemes = dict(both(Affine, uint4={}, uint2={"bits": 2}, uint3={"bits": 3}, uint5={"bits": 5},
                         uint6={"bits": 6}, uint8={"bits": 8}, uint4_g64={"grain": ("g", 64)},
-                        uint4_own={"own": True}))
+                        uint4_own={"own": True}, **BLOCKS))
 
     # --- values of an honest file ---
 
@@ -83,9 +101,17 @@ class Layout(layout_folder.Layout):
 
     @staticmethod
     def bad_scales(file):
-        """Other tools count down from a bias as well."""
-        return BAD_SCALES if file.records else \
-            {name: value for name, value in BAD_SCALES.items() if name != "minus"}
+        """Other tools count down from a bias as well, and give blocks of zeros the scale 0."""
+        bad = layout_folder.Layout.bad_scales(file)
+        allowed = () if file.records else ("minus",) if file.scheme.bias else \
+            ("zero",) if file.scheme.scale == "F8E4M3" else ()
+        return {name: value for name, value in bad.items() if name not in allowed}
+
+    @staticmethod
+    def other_scales(scheme):
+        """Under no factor the largest scale is not the largest number."""
+        return {"tiny": 2.0 ** -6, "other": 3.0} if scheme.scale == "F8E4M3" else \
+            layout_folder.Layout.other_scales(scheme)
 
     @staticmethod
     def bad_zeros(scheme):
@@ -117,13 +143,16 @@ class Layout(layout_folder.Layout):
 
         wrong = {"bits": [b for b in range(10) if b != s.bits] + [16, 32, 2 ** 64 + s.bits, -s.bits,
                           s.bits + 0.5, str(s.bits), None, [], True],
-                 "group_size": [0, 1, 16, 31, 33, 64, 128, 256, -1, -32, 32.5, "32", None, [], True,
-                                2 ** 63, 2 ** 64 + 32],
-                 "mode": ["mxfp4", "nvfp4", "mxfp8", "", "Affine", 1, None, []]}
+                 "group_size": [size for size in (0, 1, 16, 31, 32, 33, 64, 128, 256, -1, -32, 32.5, "32",
+                                                  None, [], True, 2 ** 63, 2 ** 64 + 32)
+                                if size != s.grain[1]],
+                 "mode": [mode for mode in ("affine", "mxfp4", "nvfp4", "mxfp8", "", "Affine", 1, None, [])
+                          if mode != s.mode]}
         yield from self.wrong_values(wrong)
         yield from self.wrong_values({self.file.stem: (
             False, None, 1, "x", [], {}, {"bits": 8}, {"bits": s.bits, "group_size": 64},
-            {"bits": s.bits, "group_size": 32, "mode": "mxfp4"}, {"group_size": 32, "bits": True})})
+            {"bits": s.bits, "group_size": 32, "mode": "mxfp4" if s.bias else "affine"},
+            {"group_size": 32, "bits": True})})
         for key, values in wrong.items():
             for i, value in enumerate(values if key != "mode" else ()):
                 yield Fault(f"Q17-both-{key}-{i}", set_both(**{key: value}), (self.in_config,))
@@ -132,7 +161,7 @@ class Layout(layout_folder.Layout):
             yield self.unknown(f"Q17-{key}-gone", drop_config(f"{NEWER}/{key}"), s)
             yield Fault(f"Q17-twice-{key}",
                         edit_text(f'"{NEWER}": {{', f'"{NEWER}": {{"{key}": 4, '), ("config.json", key))
-        if s.bits == 4:                 # as many words, of twice as many columns
+        if s.bits == 4 and s.bias:      # as many words, of twice as many columns
             yield Fault("Q17-2-bits-g64", set_both(bits=2, group_size=64),
                         (self.file.stem,) if s.recorded else (words("shape"),),
                         ALL if s.recorded else OTHER_SOURCE)

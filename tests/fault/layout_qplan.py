@@ -175,7 +175,7 @@ class Layout:
     def set_float(file, name, i, value):
         dtype = file.tensors[name][0]
         small = model.SMALL.get(file.scheme.scale)
-        if small and dtype == small[0]:         # an integer is the byte itself
+        if small and dtype in ("U8", small[0]):  # an integer is the byte itself
             byte = value if isinstance(value, int) else small[1][
                 min(small[1], key=lambda x: abs(x - Fraction(value)))]
             return file.set_bytes(name, i, bytes([byte]))
@@ -405,8 +405,9 @@ class Layout:
 
         yield Fault("Q7-qplan.layout-unknown-needs-2", by_another_tool,
                     (self.file.stem, "qplan.layout 2", words("by another tool")))
-        yield Fault("Q7-qplan.layout-recipe-needs-2", by_recipe,
-                    (self.file.stem, "qplan.layout 2", words("by reference:gptqmodel")))
+        if not self.schemes[self.base].values:  # which the recipe does not make
+            yield Fault("Q7-qplan.layout-recipe-needs-2", by_recipe,
+                        (self.file.stem, "qplan.layout 2", words("by reference:gptqmodel")))
         for scheme in self.need_layout_2:
             s = self.schemes[scheme]
             more = " with a bias" if s.bias else " with scales of one byte" \

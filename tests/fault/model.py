@@ -101,6 +101,8 @@ class Scheme:
     scale: str = "F32"
     grain: tuple = ("c", 0)     # ("t",) ("c", axis) ("g", size) ("b", rows, columns)
     bias: bool = False          # unsigned codes from a stored value on, without a zero point
+    divides: bool = False       # scales are divided by their factor, not multiplied with it
+    alone: bool = False         # scales of f8e4m3 have no factor
     values: str = ""            # of VALUES: codes are no integers, and have no zero point
 
     def name(self):
@@ -162,14 +164,24 @@ def code_end(scheme):
     return sizes[-1] + (sizes[-1] - sizes[-2]) / 2
 
 
+def divisor_of(most, reach, end, work):
+    """The largest that leaves the values in reach."""
+    divisor = min(nearest(nearest(448 * reach / most, work), "F32"), Fraction(2) ** 117)
+    while nearest(448 / divisor, "F32") * end < most:
+        divisor = rounded(divisor * (1 - Fraction(1, 2 ** 60)), "F32", math.floor)
+    return divisor
+
+
 def factor_of(values, scheme, work):
     """What all scales of a tensor are stored under; 1 where they are not."""
     most = max([0, *(abs(v) for v in values if isinstance(v, Fraction))])
     low, high = scheme.codes()
     reach = VALUES[scheme.values][1][high] if scheme.values else Fraction(high - low, 2)
     end = code_end(scheme) if scheme.values else reach
-    if scheme.scale != "F8E4M3" or most == 0:
+    if scheme.scale != "F8E4M3" or scheme.alone or most == 0:
         return Fraction(1)
+    if scheme.divides:
+        return 1 / divisor_of(most, reach, end, work)
     factor = max(nearest(nearest(most / (448 * reach), work), "F32"), Fraction(2) ** -117)
     while nearest(448 * factor, "F32") * end < most:
         factor = upward(factor * (1 + Fraction(1, 2 ** 60)), "F32")
@@ -298,7 +310,7 @@ def stored_scales(scales, dims, scheme, factor):
     numbers = small_scales(scheme.scale, factor)
     stored = {"_scale": (SMALL[scheme.scale][0], dims, bytes(numbers[s] for s in scales))}
     if scheme.scale == "F8E4M3":
-        stored["_scale_2"] = ("F32", (1,), encode("F32", [factor]))
+        stored["_scale_2"] = ("F32", (1,), encode("F32", [1 / factor if scheme.divides else factor]))
     return stored
 
 

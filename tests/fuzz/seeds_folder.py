@@ -12,10 +12,15 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fault"))
 
 import layout_compressed_tensors
+import layout_fp8
+import layout_mlx
+import layout_modelopt
+import layout_mxfp4
 from layout_folder import TEXTS_OF_NO_CONFIG
 from st import ckpt
 
-LAYOUTS = (layout_compressed_tensors.Layout(),)
+LAYOUTS = (layout_compressed_tensors.Layout(), layout_fp8.Layout(), layout_mlx.Layout(),
+           layout_modelopt.Layout(), layout_mxfp4.Layout())
 
 
 def joined(config, index, file):

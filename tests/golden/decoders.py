@@ -205,6 +205,20 @@ def modelopt(tensors, config):
     yield from with_parts(tensors, ".weight", ("weight_scale", "weight_scale_2"), modelopt_module)
 
 
+# ---- gpt-oss -----------------------------------------------------------------------------------
+
+def mxfp4(tensors, config):
+    """Experts are stored [experts, out, in], and transformers has them [experts, in, out]."""
+    for name in [name for name in sorted(tensors) if name.endswith("_blocks")]:
+        name = name.removesuffix("_blocks")
+        codes, scales = tensors.pop(f"{name}_blocks"), tensors.pop(f"{name}_scales")
+        experts, rows, blocks, _ = codes.shape
+        flat = stored.Stored("U8", (experts * rows, blocks * 16), codes.data)
+        powers = floats.powers(stored.values(scales)).reshape(experts * rows, blocks)
+        found = stored.values(floats.blocks(floats.nibbles(flat), powers, "F32"))
+        yield name, stored.packed("BF16", found.reshape(experts, rows, -1).transpose(0, 2, 1))
+
+
 # ---- ComfyUI -----------------------------------------------------------------------------------
 
 def comfyui_blocks(weight, parts):
@@ -251,7 +265,8 @@ def with_parts(tensors, key, others, module):
 
 
 DECODERS = {"compressed-tensors": compressed_tensors, "gptq": gptq, "awq": awq,
-            "bitsandbytes": bitsandbytes, "fp8": fp8, "modelopt": modelopt}
+            "bitsandbytes": bitsandbytes, "fp8": fp8, "modelopt": modelopt,
+            "mxfp4": mxfp4}
 
 
 def decode(folder):

@@ -15,6 +15,8 @@ and what it decodes that to (decoded.safetensors); origin.json says which librar
    `qplan dequantize` agree on their values, and `qplan verify` proves them;
  - `--arithmetic reference` writes the library's bytes.
 
+Experts of gpt-oss, of random bytes and larger, are read in pieces of several sizes.
+
 Formats and options that the program does not know are in AWAITED, where one that it knows may not
 be.
 """
@@ -303,6 +305,42 @@ def check_golden(qplan, golden, row, folder):
     return "decoder, read, written, reference"
 
 
+def random_experts(folder):
+    """A folder of gpt-oss as models are published: experts of random codes, and a plain bias."""
+    random, layer = np.random.default_rng(7), "model.layers.0.mlp.experts."
+    tensors = {layer + "gate_up_proj_bias": stored.packed("BF16", random.normal(size=(5, 384)))}
+    for name, (rows, blocks) in {"gate_up_proj": (384, 5), "down_proj": (160, 6)}.items():
+        codes = random.integers(0, 256, (5, rows, blocks, 16), np.uint8)
+        scales = random.integers(100, 140, (5, rows, blocks), np.uint8)
+        tensors[f"{layer}{name}_blocks"] = stored.Stored("U8", codes.shape, codes.tobytes())
+        tensors[f"{layer}{name}_scales"] = stored.Stored("U8", scales.shape, scales.tobytes())
+    folder.mkdir()
+    stored.write(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(
+        {"model_type": "gpt_oss", "torch_dtype": "bfloat16",
+         "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}))
+    return folder
+
+
+def check_experts(qplan, scratch):
+    """Experts whose columns are read in pieces that end inside of experts and behind them."""
+    made = random_experts(scratch / "experts")
+    wanted = decoders.decode(made)
+    for i, limits in enumerate((("--threads", "1"), ("--memory", "400K", "--threads", "3"))):
+        back, anew = scratch / f"back{i}", scratch / f"anew{i}"
+        qplan.run("dequantize", "-q", *limits, "-o", back, made)
+        same("experts", stored.read(back), wanted)
+        qplan.run("verify", "-q", *limits, made, back)
+        for scheme in ("int8:c0", "int4:g32"):
+            out = scratch / f"{anew.name}-{scheme[:4]}"
+            qplan.run("quantize", "--requantize", "-q", *limits, "--scheme", scheme, "-o", out, made)
+            qplan.run("quantize", "-q", "--scheme", scheme, "-o", f"{out}-wanted", back)
+            if (out / "model.safetensors").read_bytes() != \
+                    pathlib.Path(f"{out}-wanted/model.safetensors").read_bytes():
+                raise Failure(f"experts: {scheme} is not what is made of their values")
+            qplan.run("verify", "-q", *limits, out, made)
+
+
 def check_table(qplan, goldens):
     """The tables of this test against the program and against the goldens that there are."""
     for name in sorted(AWAITED | set(census.PARTS)):
@@ -319,6 +357,7 @@ def jobs(qplan, data, scratch):
     goldens = {str(path.parent.relative_to(data)): path.parent
                for path in sorted(data.glob("*/*/origin.json"))}
     yield "table", lambda: check_table(qplan, goldens)
+    yield "experts", lambda: check_experts(qplan, scratch)
     for name, golden in goldens.items():
         folder = scratch / name
         folder.mkdir(parents=True)

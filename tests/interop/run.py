@@ -28,7 +28,8 @@ import warnings
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build"
 VENVS = {"vllm": "interop-vllm-venv"}
-ENGINES = ("compressed_tensors", "gptqmodel", "mlx", "bitsandbytes", "transformers", "vllm")
+ENGINES = ("compressed_tensors", "gptqmodel", "mlx", "bitsandbytes", "transformers", "gpt_oss",
+           "vllm")
 
 
 def enter(engine):
