@@ -198,6 +198,8 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
 
 static const char *const config_keys[] = {"quantization_config", NULL};
 
+static const char *const inputs[] = {".input_scale", NULL};
+
 const struct qp_format qp_format_modelopt = {
     .name = "modelopt",
     .loaded_by = "TensorRT-LLM, vLLM",
@@ -208,6 +210,7 @@ const struct qp_format qp_format_modelopt = {
     .rank = 2,
     .has_shared_factors = true,
     .has_one_scheme = true,
+    .inputs = inputs,
     .n_variants = 1,
     .is = is,
     .describe = describe,
