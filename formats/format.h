@@ -128,6 +128,10 @@ struct qp_format {
      * its own. */
     bool has_shared_factors;
 
+    /* What other tools put behind the name of a quantized layer for numbers by which engines
+     * quantize its inputs, QP_MOST_INPUTS at the most and ended by NULL; or NULL. */
+    const char *const *inputs;
+
     /* Models that it does not take, ended by a row without a pattern, or NULL. */
     const struct qp_refusal *refusals;
 

@@ -11,6 +11,7 @@
 #include "build.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
+#include "modules.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static enum qplan_status check_stored(const struct reader *r, struct qp_tensor *
 /* The parts that a tensor should have in a variant, and what there is under their names. */
 struct wanted {
     unsigned n, n_found, n_right;
-    struct qp_part parts[QP_MOST_PARTS];
+    struct qp_part parts[QP_MOST_PARTS + QP_MOST_INPUTS];
     struct qplan_entry entries[QP_MOST_PARTS];
     const struct qplan_entry *found[QP_MOST_PARTS];
 };
@@ -188,6 +189,22 @@ static enum qplan_status check_index(const struct reader *r, const struct qp_ten
 }
 
 /*
+ * Adds the numbers by which engines quantize the inputs of the tensor's layer: without its codes
+ * they say nothing, and so they go where these go.
+ */
+static void add_inputs(const struct reader *r, const struct qp_tensor *t, struct wanted *w)
+{
+    const struct qp_span module = qp_module_of(t); /* such layouts store nothing else */
+    const char *const *suffix = r->recorded ? NULL : r->format->inputs;
+    for (; suffix && *suffix; suffix++) {
+        const struct qplan_entry *entry =
+            qp_listing_sibling(r->listing, module.text, module.n, *suffix);
+        if (entry && (entry->rank == 0 || (entry->rank == 1 && entry->shape[0] == 1)))
+            w->parts[w->n++] = (struct qp_part){.role = QP_CONSTANT, .entry = entry};
+    }
+}
+
+/*
  * Proves the parts of a tensor: of the variant that its description has, else of that whose names
  * are all there, else of the first.
  */
@@ -213,6 +230,7 @@ static enum qplan_status find_parts(struct reader *r, struct qp_tensor *t, unsig
             QP_TRY(check_index(r, t, &w.parts[i]));
         w.parts[i].bytes = NULL; /* it is in the scratch arena */
     }
+    add_inputs(r, t, &w);
     t->n_parts = (uint8_t)w.n;
     t->rounds = r->format->rounds;
     t->entry = w.parts[0].entry;

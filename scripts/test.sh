@@ -12,7 +12,8 @@
 #              inputs, not 30 seconds of the same: hours
 #   -L LABEL   only tests with this label: unit golden property fuzz fault cli ops gpu docs
 #              static oracle interop slow
-#   --oracle   only the comparison with PyTorch, which it installs into build/oracle-venv: about 1 GB
+#   --oracle   only the comparisons with PyTorch and MLX, which it installs into build/oracle-venv and
+#              build/mlx-venv: about 1 GB
 #   --interop  only what the real engines make of our folders and we of theirs; it installs them into
 #              build/interop-venv and build/interop-vllm-venv: about 6 GB, and half an hour of tests
 #   --device   only the tests labelled gpu, those of this backend on the device of this machine, with
@@ -100,9 +101,10 @@ install_torch() {
         echo "no PyTorch: it could not be installed"
 }
 if [ -n "$interop" ]; then
-    tests/interop/venvs.sh
+    tests/interop/venvs.sh interop-venv interop-vllm-venv
 elif [ -n "$oracle" ]; then
     install_torch
+    tests/interop/venvs.sh mlx-venv
 fi
 
 failed=0

@@ -299,6 +299,8 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
     return QPLAN_OK;
 }
 
+static const char *const inputs[] = {".input_scale", NULL};
+
 const struct qp_format qp_format_comfyui = {
     .name = "comfyui",
     .loaded_by = "ComfyUI",
@@ -308,6 +310,7 @@ const struct qp_format qp_format_comfyui = {
     .select = "linear",
     .keeps = keeps,
     .rank = 2,
+    .inputs = inputs,
     .n_variants = 1,
     .is = is,
     .describe = describe,

@@ -233,6 +233,9 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
     return m.failed ? 0 : m.n;
 }
 
+static const char *const inputs[] = {".input_scale", ".input_zero_point", ".input_global_scale",
+                                     NULL};
+
 const struct qp_format qp_format_compressed_tensors = {
     .name = "compressed-tensors",
     .loaded_by = "vLLM, SGLang, transformers",
@@ -246,6 +249,7 @@ const struct qp_format qp_format_compressed_tensors = {
     .has_shared_factors = true,
     .has_activations = true,
     .recipe = "reference:llm-compressor",
+    .inputs = inputs,
     .n_variants = QP_CT_VARIANTS,
     .is = is,
     .is_active = qp_ct_is_active,

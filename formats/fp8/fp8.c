@@ -212,6 +212,8 @@ static void put_config(struct qp_writer *w, const struct qp_outline *o)
     qp_json_close(w, '}');
 }
 
+static const char *const inputs[] = {".activation_scale", ".input_scale", NULL};
+
 const struct qp_format qp_format_fp8 = {
     .name = "fp8",
     .loaded_by = "vLLM, SGLang, transformers",
@@ -220,6 +222,7 @@ const struct qp_format qp_format_fp8 = {
     .is_folder = true,
     .select = "linear",
     .rank = 2,
+    .inputs = inputs,
     .n_variants = 1,
     .has_one_scheme = true,
     .is = is,

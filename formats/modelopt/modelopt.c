@@ -247,6 +247,8 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
     return QPLAN_OK;
 }
 
+static const char *const inputs[] = {".input_scale", NULL};
+
 const struct qp_format qp_format_modelopt = {
     .name = "modelopt",
     .loaded_by = "TensorRT-LLM, vLLM",
@@ -257,6 +259,7 @@ const struct qp_format qp_format_modelopt = {
     .rank = 2,
     .has_shared_factors = true,
     .has_one_scheme = true,
+    .inputs = inputs,
     .n_variants = 1,
     .is = is,
     .describe = describe,

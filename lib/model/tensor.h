@@ -106,8 +106,10 @@ struct qp_part {
     const void *bytes;               /* of a constant: as many as its type and shape have */
 };
 
-/* Parts that a tensor of any layout has at the most. */
-#define QP_MOST_PARTS 4
+/* Parts that a tensor of any layout has at the most; and besides these, where another tool made it,
+ * constants for the inputs of its layer. */
+#define QP_MOST_PARTS  4
+#define QP_MOST_INPUTS 3
 
 /*
  * The elements of a tensor among those of others: of these, which have one shape, one behind the

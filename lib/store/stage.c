@@ -479,9 +479,10 @@ enum qplan_status qp_stage_commit(struct qp_stage *stage, bool *synced, struct q
         status = fail_name(stage, err);
     if (status == QPLAN_OK) {
         stage->made = false;
+        status = sync_fd(stage, stage->parent, "its folder", synced, err);
+        /* Only now: a power cut may take back a name that is not synced. */
         if (exchanged)
             (void)remove_folder(stage->parent, name_of(stage->partial));
-        status = sync_fd(stage, stage->parent, "its folder", synced, err);
     }
     qp_stage_discard(stage);
     return status;

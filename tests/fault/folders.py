@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checkpoints that are folders: what must be refused, survived and written.
 
-    folders.py --qplan PATH [--kills N] [--preload LIBRARY]
+    folders.py --qplan PATH
 
 Each function below runs one row of ROWS.md, or several; the sentence at its head says which ("row
 E1"). Folders are made by hand, and outputs are read by st.py, which shares no code with qplan.
@@ -14,12 +14,10 @@ import pathlib
 import random
 import resource
 import shutil
-import signal
 import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -345,119 +343,23 @@ def same_as_one_file(bench, folder):
         bench.expect(bench.run("verify", "-q", bench.root / "out", whole), 0, ())
 
 
-def model_of(bench, extent):
-    """A folder of four shards with a matrix each."""
-    big, names, n = bench.root / "big", {}, extent * extent
-    big.mkdir(exist_ok=True)
-    (big / "config.json").write_text('{"model_type": "llama"}')
-    for i in range(4):
-        file, name = f"model-{i + 1:05}-of-00004.safetensors", f"l.{i}.w.weight"
-        header = json.dumps({name: {"dtype": "F32", "shape": [extent, extent],
-                                    "data_offsets": [0, 4 * n]}}).ljust(96).encode()
-        (big / file).write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0\x80?" * n)
-        names[name] = file
-    (big / INDEX).write_text(json.dumps({"weight_map": names}))
-    return big
-
-
-def kill_runs(bench, n, *flags):
-    """A kill at any moment leaves no folder or a whole one, and at most the other folder."""
-    big = model_of(bench, 512)
-    start = time.monotonic()
-    bench.quantize(big, *flags)
-    took = time.monotonic() - start
-    whole = {p.name: p.read_bytes() for p in (bench.root / "out").iterdir()}
-    shutil.rmtree(bench.root / "out")
-    for i in range(n):
-        with subprocess.Popen([bench.qplan, "quantize", "-q", *flags, "-o", bench.root / "out", big],
-                              stderr=subprocess.DEVNULL) as process:
-            time.sleep(took * i / n)
-            process.send_signal(signal.SIGKILL if i % 2 else signal.SIGTERM)
-        out, partial = bench.root / "out", bench.root / "out.partial"
-        if out.exists() and {p.name: p.read_bytes() for p in out.iterdir()} != whole:
-            bench.problem(f"kill {i}: the output is not whole")
-        if partial.exists() and not i % 2:
-            bench.problem(f"kill {i}: a run that was stopped has left its folder")
-        if partial.exists():
-            result = bench.run("quantize", "-q", *flags, "-o", out, big)
-            bench.expect(result, 4, ("out.partial", "qplan clean"))
-            bench.expect(bench.run("clean", out), 0, ())
-        shutil.rmtree(out, ignore_errors=True)
-        if partial.exists():
-            bench.problem(f"kill {i}: clean has left something")
-
-
-def kills(bench, _, n):
-    kill_runs(bench, n)
-
-
-def kills_of_engine_layouts(bench, _, n):
-    for layout in ENGINE_LAYOUTS:
-        kill_runs(bench, n // len(ENGINE_LAYOUTS), "--format", layout)
-
-
-def failing_calls(bench, _, preload):
-    """Each call of the system fails in turn, as on a full disk: no folder, or a whole one."""
-    big, out = model_of(bench, 128), bench.root / "out"
-    for layout in ENGINE_LAYOUTS:
-        flags = ("--format", layout, "--threads", "1")
-        bench.quantize(big, *flags)
-        whole = {p.name: p.read_bytes() for p in out.iterdir()}
-        shutil.rmtree(out)
-        for call in ("open", "pread", "pwrite", "fsync", "close", "renameat"):
-            for n in range(1, calls_of(bench, preload, call, big, *flags) + 1):
-                fault = f"call={call},n={n},errno={'ENOSPC' if call == 'pwrite' else 'EIO'},mode=once"
-                result = bench.run("quantize", "-q", "-o", out, *flags, big,
-                                   env=with_fault(preload, fault))
-                where = f"{layout}: {call} {n}"
-                late = call == "fsync" and "may not be on disk" in result.stderr
-                if result.returncode not in (0, 4) or \
-                        (not late and out.exists() == bool(result.returncode)):
-                    bench.problem(f"{where}: exit {result.returncode}, output {out.exists()}")
-                if out.exists() and {p.name: p.read_bytes() for p in out.iterdir()} != whole:
-                    bench.problem(f"{where}: the output is not whole")
-                if (bench.root / "out.partial").exists():
-                    bench.problem(f"{where}: the run has left its folder")
-                shutil.rmtree(out, ignore_errors=True)
-
-
-def with_fault(preload, rule, **more):
-    return {**os.environ, "LD_PRELOAD": preload, "QPLAN_FAULT": rule, **more}
-
-
-def calls_of(bench, preload, call, big, *flags):
-    """How often a run that succeeds makes a call."""
-    counts = bench.root / "counts"
-    bench.quantize(big, *flags, env=with_fault(preload, f"call={call},n=0",
-                                               QPLAN_FAULT_COUNT=str(counts)))
-    shutil.rmtree(bench.root / "out")
-    return int(counts.read_text().split()[-1])
-
-
-ENGINE_LAYOUTS = ("compressed-tensors", "gptq", "awq", "mlx")
 ROWS = (row_names, row_links, row_missing, row_map, row_others, row_index, row_total, row_many,
         row_one_file, row_config, row_code, row_empty, row_inside, row_existing, row_replaced,
-        row_descriptors, row_stack, same_as_one_file, kills,
-        kills_of_engine_layouts, failing_calls)
+        row_descriptors, row_stack, same_as_one_file)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--qplan", required=True)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--preload", help="the library that makes calls fail")
     args = parser.parse_args()
-    rows = [row for row in ROWS if args.preload or row != failing_calls]
-    for row in rows:
+    for row in ROWS:
         with tempfile.TemporaryDirectory() as root:
             bench = Bench(os.path.abspath(args.qplan), pathlib.Path(root))
             bench.row = row.__name__
-            extra = (args.kills,) if row.__name__.startswith("kills") else \
-                (os.path.abspath(args.preload),) if row == failing_calls else ()
-            row(bench, Folder(bench.root), *extra)
+            row(bench, Folder(bench.root))
     for text in problems:
         print(text)
-    print(f"{len(rows)} rows, {len(problems)} problems")
+    print(f"{len(ROWS)} rows, {len(problems)} problems")
     return 1 if problems else 0
 
 

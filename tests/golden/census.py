@@ -40,6 +40,12 @@ class Row:
                    in zip(self.flags, self.flags[1:]) if flag == "--exclude")
 
     @property
+    def dynamic(self):
+        """Whether compressed-tensors asks for activations of 8 bits."""
+        return self.format == "compressed-tensors" and "none" not in self.flags and \
+            ("dynamic" in self.flags or "fp8" in self.scheme)
+
+    @property
     def packs(self):
         """Whether compressed-tensors packs the codes into words."""
         return self.format == "compressed-tensors" and "dynamic" not in self.flags

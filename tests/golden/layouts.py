@@ -43,6 +43,10 @@ AWAITED = set()
 WITHOUT_RECIPE = {"awq", "comfyui", "fp8", "modelopt"}  # by data, or not written yet
 ZEROS_ALIKE = {"modelopt"}  # whose tool decodes the code of -0 to 0
 PUBLISHED = {"fp8"}  # layouts that models are published in
+# What layouts call numbers by which engines quantize the inputs of a layer.
+INPUTS = {"compressed_tensors": ("input_scale", "input_zero_point", "input_global_scale"),
+          "fp8": ("activation_scale", "input_scale"), "modelopt": ("input_scale",),
+          "comfyui": ("input_scale",)}
 IN_F32 = {"comfyui", "fp8", "modelopt"}  # decoders that give F32, whatever the source was
 
 # How qplan is told to make each golden; those without a row are only read.
@@ -199,6 +203,28 @@ def check_reading(qplan, golden, folder):
     same(f"dequantize to {dtype}", stored.read(folder / "values"), wanted, golden.parent.name)
 
 
+def check_inputs(qplan, golden, folder):
+    """Numbers for the inputs of quantized layers are nothing without these: one, not two."""
+    encoded = stored.read(golden / "encoded")
+    decoded = stored.read(golden / "decoded.safetensors")
+    made = with_config(golden / "encoded", folder / "with-inputs", without_dtype)
+    one, two = stored.Stored("F32", (1,), bytes(4)), stored.Stored("F32", (2,), bytes(8))
+    layers = [name.removesuffix(".weight") for name, tensor in decoded.items()
+              if encoded.get(name) != tensor and name.endswith(".weight")]
+    kept = {f"{layers[0]}.{INPUTS[golden.parent.name][0]}": two, "norm.input_scale": one}
+    more = {f"{layer}.{part}": one for layer in layers for part in INPUTS[golden.parent.name]}
+    for index in made.glob("*.index.json"):
+        index.unlink()
+    stored.write(made / "model.safetensors", {**encoded, **more, **kept})
+    qplan.run("dequantize", "-q", "-o", folder / "without-inputs", made)
+    same("inputs", stored.read(folder / "without-inputs"), {**decoded, **kept}, golden.parent.name)
+    source, plain = golden / "decoded.safetensors", folder / "decoded-with-inputs.safetensors"
+    stored.write(plain, {**decoded, **kept})
+    if qplan.call("verify", "-q", made, plain).returncode != \
+            qplan.call("verify", "-q", golden / "encoded", source).returncode:
+        raise Failure("inputs: another verdict of verify")
+
+
 def check_requantizing(qplan, golden, folder):
     """In one stream, and from the values of the library: every tensor, and every record."""
     how = ("--select", "all", "--scheme", "int8:c0", "-q", "-o")
@@ -292,6 +318,8 @@ def check_golden(qplan, golden, row, folder):
         (folder / step).mkdir()
     check_reading(qplan, golden, folder / "read")
     check_index(qplan, golden, folder / "read")
+    if golden.parent.name in INPUTS:
+        check_inputs(qplan, golden, folder / "read")
     check_requantizing(qplan, golden, folder / "read")
     if method in PUBLISHED:
         check_publishing(qplan, golden, folder / "read")

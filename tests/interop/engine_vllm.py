@@ -13,13 +13,15 @@ from vllm.distributed import cleanup_dist_env_and_memory
 
 import models
 
-FORMATS = ("compressed-tensors", "gptq", "gptq_v2", "awq")
+FORMATS = ("compressed-tensors", "gptq", "gptq_v2", "awq", "fp8", "modelopt")
 NO_KERNEL = "vLLM has no such kernel for the CPU"
 CANNOT = (
     *(("*", name, NO_KERNEL + ": quantized experts") for name in ("qwen3-moe", "mixtral",
                                                                  "deepseek-v3", "llama4")),
     *((f"compressed-tensors {scheme}", "*", NO_KERNEL)
       for scheme in ("int[235678]:g*", "int[235678]:c0", "int8:c0:asym")),
+    *((f"* {scheme}", "*", NO_KERNEL) for scheme in (
+        "nvfp4*", "mxfp4*", "mxfp8*", "fp8:b128x128*", "fp8:t*", "fp8:c0 --activations none")),
     ("gptq int8*", "*", NO_KERNEL),
     ("gptq_v2 int8*", "*", NO_KERNEL),
     ("gptq_v2 *:asym", "*", "vLLM takes symmetric GPTQ only"),
@@ -50,7 +52,9 @@ def logits(folder, model, row):
 
 
 def distance(row, model):
-    return 0.06 if "dynamic" in row.flags else 0.03
+    if row.dynamic:  # three bits of each activation are left, or seven
+        return 0.1 if row.is_float else 0.06
+    return 0.03
 
 
 TOOLS = {}

@@ -5,11 +5,13 @@ A layout is added by its rows here and, where an engine of its own decodes it, a
 
 import fnmatch
 
-import models
+from model_table import MODELS
 from census import Row
 
-ALL = tuple(name for name, model in models.MODELS.items() if not model.fused)
+ALL = tuple(name for name, model in MODELS.items() if not model.fused)
+FILES = ("tied", "biased", "phi3")  # whose checkpoint is one file
 DYNAMIC = ("--activations", "dynamic")
+WEIGHTS_ONLY = ("--activations", "none")
 SPLIT = ("--experts", "split")
 PARTLY = ("--exclude", "*.down_proj.weight")  # blocks of which some layers are quantized
 
@@ -31,9 +33,19 @@ ROWS = (
     (Row("compressed-tensors", "int7:c0"), ("llama",)),
     (Row("compressed-tensors", "int4:g128", PARTLY), ("llama",)),
     (Row("compressed-tensors", "int4:g128", SPLIT), ("llama4",)),
-    (Row("compressed-tensors", "nvfp4"), ("llama", "biased")),
-    (Row("compressed-tensors", "mxfp4"), ("llama",)),
-    (Row("compressed-tensors", "mxfp8"), ("llama",)),
+    (Row("compressed-tensors", "fp8:c0"), ALL),
+    (Row("compressed-tensors", "fp8:c0", WEIGHTS_ONLY), ("llama", "biased", "qwen2-vl")),
+    (Row("compressed-tensors", "fp8:c0", PARTLY), ("llama",)),
+    (Row("compressed-tensors", "fp8:t"), ("llama", "qwen3-moe")),
+    (Row("compressed-tensors", "fp8:t", WEIGHTS_ONLY), ("llama",)),
+    (Row("compressed-tensors", "fp8:b128x128"), ("llama", "square", "phi3", "qwen3-moe")),
+    (Row("compressed-tensors", "nvfp4"), ALL),
+    (Row("compressed-tensors", "mxfp4"), ("llama", "biased", "phi3", "qwen3-moe", "bert")),
+    (Row("compressed-tensors", "mxfp8"), ("llama", "biased", "phi3", "qwen3-moe", "bert")),
+    (Row("fp8", "fp8:b128x128"), ALL),
+    (Row("fp8", "fp8:b128x128", PARTLY), ("square",)),
+    (Row("modelopt", "nvfp4"), ALL),
+    (Row("modelopt", "nvfp4", PARTLY), ("llama",)),
     (Row("gptq", "int4:g128"), ALL),
     (Row("gptq", "int4:g32"), ("llama",)),
     (Row("gptq", "int4:c0"), ("llama",)),
@@ -52,11 +64,17 @@ ROWS = (
     (Row("mlx", "uint6:g128"), ("llama",)),
     (Row("mlx", "uint8:g64"), ("llama", "tied")),
     (Row("mlx", "uint4:g64", PARTLY), ("llama",)),
-    (Row("mlx", "nvfp4"), ("llama",)),
-    (Row("mlx", "mxfp4"), ("llama",)),
-    (Row("mlx", "mxfp8"), ("llama",)),
+    (Row("mlx", "nvfp4"), ("llama", "tied", "qwen3-moe", "mixtral")),
+    (Row("mlx", "mxfp4"), ("llama", "biased", "phi3", "qwen3-moe")),
+    (Row("mlx", "mxfp8"), ("llama", "tied", "qwen3-moe")),
     (Row("bitsandbytes", "int8:c0"), ALL),
     (Row("bitsandbytes", "int8:c0", PARTLY), ("llama",)),
+    (Row("comfyui", "fp8:t"), FILES),
+    (Row("comfyui", "f8e5m2:t"), FILES),
+    (Row("comfyui", "int8:t"), FILES),
+    (Row("comfyui", "int8:c0"), FILES),
+    (Row("comfyui", "nvfp4"), FILES),
+    (Row("comfyui", "mxfp8"), FILES),
 )
 
 # Formats and models that qplan refuses with exit 3, and why.
@@ -78,4 +96,5 @@ def cases(engine):
     for row, names in ROWS:
         if row.format in engine.FORMATS:
             for name in names:
-                yield row, models.MODELS[name]
+                if name in getattr(engine, "MODELS", MODELS):
+                    yield row, MODELS[name]

