@@ -55,6 +55,10 @@ ROWS = (
     (Row("mlx", "nvfp4"), ("llama",)),
     (Row("mlx", "mxfp4"), ("llama",)),
     (Row("mlx", "mxfp8"), ("llama",)),
+    (Row("bitsandbytes", "nf4"), ALL),
+    (Row("bitsandbytes", "nf4", PARTLY), ("llama",)),
+    (Row("bitsandbytes", "nf4:g128"), ("llama",)),
+    (Row("bitsandbytes", "nf4", ("--arithmetic", "reference")), ("llama", "biased")),
     (Row("bitsandbytes", "int8:c0"), ALL),
     (Row("bitsandbytes", "int8:c0", PARTLY), ("llama",)),
 )
