@@ -109,7 +109,8 @@ struct qp_format {
     const char *recipe;    /* that gives the bytes of the tool which defined it, by its name in
                             * records (lib/calibrate); NULL = none is known */
     unsigned rank;         /* of the tensors that it stores; 0 = any */
-    bool rounds; /* decoders round each result to the type that they work in (qp_decoder_dtype) */
+    bool rounds;  /* decoders round each result to the type that they work in (qp_decoder_dtype) */
+    bool is_flat; /* groups go on from row to row: the last one of a tensor may be shorter */
     bool has_ragged_groups; /* the last group of a row may be shorter */
     bool may_omit_zeros;    /* zero points of symmetric tensors are stored or not, as is asked */
     bool has_one_scheme;    /* config.json can say only one scheme for all tensors */
@@ -138,6 +139,10 @@ struct qp_format {
     /* No engine loads several of its tensors as one: where all tensors are selected, the members
      * of a family (lib/plan/family.h) need not agree. */
     bool may_divide;
+
+    /* Whether such tensors are stored with the type of the weights, which decoders then give. NULL:
+     * never. */
+    bool (*has_dtype)(const struct qplan_scheme *scheme);
 
     /* Whether config.json, or names, say that a checkpoint has this layout. NULL: only records. */
     bool (*is)(const struct qp_listing *listing);

@@ -233,6 +233,8 @@ static enum qplan_status find_parts(struct reader *r, struct qp_tensor *t, unsig
     add_inputs(r, t, &w);
     t->n_parts = (uint8_t)w.n;
     t->rounds = r->format->rounds;
+    t->has_dtype = r->format->has_dtype && r->format->has_dtype(t->scheme);
+    t->is_flat = r->format->is_flat;
     t->entry = w.parts[0].entry;
     t->parts = qp_arena_copy(r->arena, w.parts, w.n, sizeof *w.parts);
     return t->parts ? QPLAN_OK : qp_fail_memory(r->err, r->listing->shown, sizeof w.parts);

@@ -1,7 +1,8 @@
 /*
- * bnb.c - the row of the layout of bitsandbytes. A weight M.weight is its codes under that name,
- * M.SCB, the value of the code 127 in each row, and M.weight_format, the number of an order of
- * codes: 0 is that of rows. No code is -128.
+ * bnb.c - the row of the layout of bitsandbytes, and its weights of 8 bits. Such a weight M.weight
+ * is its codes under that name, M.SCB, the value of the code 127 in each row, and M.weight_format,
+ * the number of an order of codes: 0 is that of rows. No code is -128. A checkpoint has codes of 8
+ * bits or of 4 (bnb_4bit.c).
  */
 #include "bnb.h"
 
@@ -21,19 +22,24 @@ enum { USUAL, NO_ORDER };
 static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
                        const struct qp_format_options *options)
 {
+    const bool is_row = scheme->granularity == QPLAN_PER_CHANNEL && scheme->axis == 0;
+    const bool is_block = scheme->granularity == QPLAN_PER_GROUP && qp_bnb_has_group(scheme->group);
+    const bool is_8bit = scheme->dtype == QPLAN_INT8 && !scheme->asymmetric && is_row;
     (void)storage;
     (void)options;
-    if (scheme->dtype != QPLAN_INT8 || scheme->asymmetric ||
-        scheme->granularity != QPLAN_PER_CHANNEL || scheme->axis != 0 ||
-        scheme->scale_dtype != QPLAN_F32)
-        return "int8:c0 with f32 scales";
-    scheme->narrow = true;
+    if (scheme->scale_dtype != QPLAN_F32 || !(qp_bnb_is_4bit(scheme) ? is_block : is_8bit))
+        return "nf4 with groups of 32, 64, 128 ... or 4096, or int8:c0, with f32 scales";
+    scheme->narrow = is_8bit;
     return NULL;
 }
 
 static const char *misfit(const struct qp_tensor *t)
 {
-    return qp_name_ends(t->name, t->name_len, weight) ? NULL : "not named .weight";
+    if (!qp_name_ends(t->name, t->name_len, weight))
+        return "not named .weight";
+    return qp_bnb_is_4bit(t->scheme) && !qp_bnb_dtype((enum qplan_storage)t->storage)
+               ? "not F32, F16 or BF16"
+               : NULL;
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)
@@ -55,6 +61,8 @@ static const struct qp_keep keeps[] = {QP_KEEP(".experts."), QP_KEEP(".kv_b_proj
 static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, struct qp_part *parts,
                            struct qplan_entry *entries)
 {
+    if (qp_bnb_is_4bit(t->scheme))
+        return qp_bnb_4bit_parts(t, arena, parts, entries);
     static const struct qp_place codes = {.bits = 8, .word_bytes = 1, .is_signed = true};
     static const char of_rows = 0;
     const uint64_t rows = t->shape[0], cols = t->shape[1];
@@ -86,11 +94,16 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 /* ---- Reading -----------------------------------------------------------------------------------
  */
 
+/* Whether config.json says this of the checkpoint. */
+static bool is_said(const struct qp_listing *listing, const char *key)
+{
+    return qp_tree_is_true(qp_tree_member(listing->config, qp_quantization_config(listing), key));
+}
+
 static bool is(const struct qp_listing *listing)
 {
     return qp_is_quant_method(listing, "bitsandbytes") &&
-           qp_tree_is_true(
-               qp_tree_member(listing->config, qp_quantization_config(listing), "load_in_8bit"));
+           (is_said(listing, "load_in_8bit") || is_said(listing, "load_in_4bit"));
 }
 
 #define NOT_THERE " are not in the checkpoint"
@@ -145,7 +158,11 @@ static enum qplan_status describe_module(const struct qp_listing *listing,
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
-    (void)arena; /* all that a tensor points to is in the listing */
+    if (is_said(listing, "load_in_4bit") && is_said(listing, "load_in_8bit"))
+        return qp_fail(err, QPLAN_ERR_INVALID, listing->config->name,
+                       "quantization_config: expected load_in_4bit or load_in_8bit, found both");
+    if (is_said(listing, "load_in_4bit"))
+        return qp_bnb_4bit_describe(listing, arena, tensors, n, err);
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
         if (qp_name_ends(entry->name, entry->name_len, scales))
@@ -159,16 +176,18 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
 const struct qp_format qp_format_bitsandbytes = {
     .name = "bitsandbytes",
     .loaded_by = "transformers, PEFT",
-    .schemes = "int8:c0",
-    .scheme = "int8:c0",
+    .schemes = "nf4; int8:c0",
+    .scheme = "nf4",
     .is_folder = true,
     .select = "linear",
     .keeps = keeps,
     .recipe = "reference:bitsandbytes",
     .rank = 2,
     .rounds = true,
+    .is_flat = true,
     .n_variants = 1,
     .has_one_scheme = true,
+    .has_dtype = qp_bnb_is_4bit,
     .is = is,
     .describe = describe,
     .fit = fit,

@@ -70,22 +70,51 @@ static void put_left(struct qp_writer *w, const struct qp_outline *o)
     qp_free(left.names.list);
 }
 
+/* The first tensor that is quantized: there is one. */
+static const struct qp_tensor *first_of(const struct qp_outline *o)
+{
+    size_t i = 0;
+    while (!o->tensors[i]->scheme)
+        i++;
+    return o->tensors[i];
+}
+
+static void put_text(struct qp_writer *w, const char *key, const char *text)
+{
+    qp_json_key(w, key);
+    qp_json_put_str(w, text);
+}
+
+static void put_bool(struct qp_writer *w, const char *key, bool value)
+{
+    qp_json_key(w, key);
+    qp_json_put_bool(w, value);
+}
+
+/* What is said of codes of 4 bits: engines work in the type that the weights had. */
+static void put_4bit(struct qp_writer *w, const struct qp_tensor *t)
+{
+    put_text(w, "bnb_4bit_quant_type", qplan_dtype_name(t->scheme->dtype));
+    put_bool(w, "bnb_4bit_use_double_quant", false);
+    put_text(w, "bnb_4bit_compute_dtype", qp_bnb_dtype((enum qplan_storage)t->storage));
+    put_text(w, "bnb_4bit_quant_storage", "uint8");
+}
+
 void qp_bnb_config(struct qp_writer *w, const struct qp_outline *o)
 {
+    const struct qp_tensor *first = first_of(o);
+    const bool is_4bit = qp_bnb_is_4bit(first->scheme);
     qp_json_open(w, '{');
-    qp_json_key(w, "quant_method");
-    qp_json_put_str(w, "bitsandbytes");
-    qp_json_key(w, "load_in_8bit");
-    qp_json_put_bool(w, true);
-    qp_json_key(w, "load_in_4bit");
-    qp_json_put_bool(w, false);
+    put_text(w, "quant_method", "bitsandbytes");
+    put_bool(w, "load_in_8bit", !is_4bit);
+    put_bool(w, "load_in_4bit", is_4bit);
+    if (is_4bit)
+        put_4bit(w, first);
     qp_json_key(w, "llm_int8_skip_modules");
     put_left(w, o);
     qp_json_key(w, "llm_int8_threshold");
     qp_json_put_raw(w, "6.0", 3);
-    qp_json_key(w, "llm_int8_enable_fp32_cpu_offload");
-    qp_json_put_bool(w, false);
-    qp_json_key(w, "llm_int8_has_fp16_weight");
-    qp_json_put_bool(w, false);
+    put_bool(w, "llm_int8_enable_fp32_cpu_offload", false);
+    put_bool(w, "llm_int8_has_fp16_weight", false);
     qp_json_close(w, '}');
 }

@@ -27,6 +27,7 @@ struct qp_calibration {
     const struct qp_code_rule *rule;
     void *known; /* of each set that is seen, or finished, what the passes before have left */
     uint64_t set_elems; /* of the largest set */
+    size_t short_set;   /* qp_short_set of the sets at hand */
     /* Of each of n_weights columns, which then begin anew; that of the first column of a tile. */
     const float *weights;
     size_t n_weights, first_weight;
@@ -41,6 +42,7 @@ struct qp_calibrator {
     bool finds_ranges;  /* its state is the range of each set, which devices can find too */
     bool asymmetric;    /* a recipe without symmetric schemes */
     bool takes_fp8;     /* a recipe for f8e4m3 too, with scales of the type of the weights */
+    bool takes_nf4;     /* a recipe for nf4 too */
     bool either_sign;   /* scales of symmetric codes may be below 0 */
     bool takes_weights; /* errors may be weighted by the importance of columns */
     bool weighted;      /* and they are */
@@ -138,8 +140,19 @@ static inline bool qp_recipe_makes(const struct qp_calibrator *recipe,
 {
     int32_t least, most;
     return qplan_dtype_range(scheme->dtype, &least, &most) ||
+           (recipe->takes_nf4 && scheme->dtype == QPLAN_NF4) ||
            (recipe->takes_fp8 && scheme->dtype == QPLAN_F8E4M3 &&
             qplan_dtype_bits(scheme->scale_dtype) > 8);
+}
+
+/*
+ * Of sets of one row, from `first` on: how many there are up to the last, if that has fewer
+ * elements than the others; else 0.
+ */
+static inline size_t qp_short_set(const struct qp_sets *sets, uint64_t first)
+{
+    const bool has_short = sets->n_bands == 1 && sets->row_len % sets->col_width != 0;
+    return has_short ? (size_t)(sets->n_sets - first) : 0;
 }
 
 /* Bytes of the state of a set that a calibrator of one pass needs at the most. */

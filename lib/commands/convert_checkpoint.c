@@ -70,10 +70,13 @@ static enum qplan_status fit_tensor(struct qplan_plan *plan, struct qp_plan_tens
         return refuse(plan, source, "columns in the order of their groups", NULL, err);
     if (format->rank && source->rank != format->rank)
         return refuse(plan, source, "a tensor of two axes", NULL, err);
-    if (!format->has_ragged_groups && source->scheme->granularity == QPLAN_PER_GROUP &&
-        source->shape[source->rank - 1] % source->scheme->group != 0)
+    struct qp_tensor in_rows = *source;
+    in_rows.is_flat = source->is_flat && format->is_flat;
+    if (qp_has_ragged_groups(&in_rows) &&
+        (source->is_flat || format->is_flat || !format->has_ragged_groups))
         return refuse(plan, source, "groups that divide the rows", NULL, err);
     QP_TRY(fit_scheme(plan, t, err));
+    t->result.is_flat = format->is_flat;
     t->result.variant = (uint8_t)format->variant(&t->result, &plan->options);
     const char *misfit = format->misfit ? format->misfit(&t->result) : NULL;
     plan->n_quantized++;

@@ -235,6 +235,8 @@ static enum qplan_storage storage_of(const struct engine *e, const struct qp_ten
         return qp_dtype_storage(*dtype);
     if (t->rounds)
         storage = qp_dtype_storage(qp_decoder_dtype(t));
+    if (t->has_dtype)
+        return storage;
     if (t->rounds || !t->calibrate) /* nothing records what it was, or it is not that any more */
         (void)qp_model_storage(&e->file->source.listing, &storage);
     return storage;

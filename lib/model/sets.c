@@ -72,6 +72,13 @@ void qp_sets_make(struct qp_sets *sets, const struct qplan_scheme *scheme, const
     sets->n_sets = sets->n_bands * sets->n_cols;
 }
 
+void qp_sets_make_flat(struct qp_sets *sets, const struct qplan_scheme *scheme,
+                       const uint64_t *shape, unsigned rank)
+{
+    const uint64_t n_elems = product(shape, rank);
+    qp_sets_make(sets, scheme, &n_elems, 1);
+}
+
 unsigned qp_scale_shape(const struct qplan_scheme *scheme, const uint64_t *shape, unsigned rank,
                         uint64_t *out)
 {

@@ -8,6 +8,7 @@
  *     per tensor         1                    1             all elements   all elements
  *     per channel k      1                    outer         C * inner      inner
  *     per group g        rows                 1             last extent    g
+ *     flat groups of g   1                    1             all elements   g
  *     per block RxC      leading * row bands  R             last extent    C
  *
  * Set number = band * n_cols + column / col_width, which is also its place in the scale tensor.
@@ -38,6 +39,10 @@ struct qp_sets {
  */
 void qp_sets_make(struct qp_sets *sets, const struct qplan_scheme *scheme, const uint64_t *shape,
                   unsigned rank);
+
+/* The sets of groups that go on from row to row: of a tensor of one axis with all elements. */
+void qp_sets_make_flat(struct qp_sets *sets, const struct qplan_scheme *scheme,
+                       const uint64_t *shape, unsigned rank);
 
 /* The shape of the scales of the same tensor, of at most QPLAN_MAX_RANK extents. Returns the rank.
  */

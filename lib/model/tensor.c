@@ -3,6 +3,7 @@
  */
 #include "tensor.h"
 
+#include "dtype.h"
 #include "lib/base/text.h"
 
 const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t n, const char *name,
@@ -26,7 +27,22 @@ const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t 
 enum qplan_dtype qp_decoder_dtype(const struct qp_tensor *tensor)
 {
     const enum qplan_dtype dtype = tensor->scheme->scale_dtype;
+    if (tensor->has_dtype)
+        return qp_storage_row((enum qplan_storage)tensor->storage)->dtype;
     return qplan_dtype_bits(dtype) == 8 ? QPLAN_BF16 : dtype;
+}
+
+void qp_tensor_sets(struct qp_sets *sets, const struct qp_tensor *tensor)
+{
+    const bool is_flat = tensor->is_flat && tensor->scheme->granularity == QPLAN_PER_GROUP;
+    (is_flat ? qp_sets_make_flat : qp_sets_make)(sets, tensor->scheme, tensor->shape, tensor->rank);
+}
+
+bool qp_has_ragged_groups(const struct qp_tensor *tensor)
+{
+    const struct qplan_scheme *scheme = tensor->scheme;
+    return !tensor->is_flat && scheme->granularity == QPLAN_PER_GROUP &&
+           tensor->shape[tensor->rank - 1] % scheme->group != 0;
 }
 
 const struct qp_part *qp_tensor_part(const struct qp_tensor *tensor, enum qp_role role)

@@ -6,7 +6,7 @@
 #ifndef QP_MODEL_TENSOR_H
 #define QP_MODEL_TENSOR_H
 
-#include "scheme.h"
+#include "sets.h"
 
 /* ---- Places -----------------------------------------------------------------------------------
  */
@@ -32,8 +32,9 @@
  *     GPTQ, AWQ scales           out,G      16    2     columns  no
  *     AWQ qweight, qzeros        out,in     4     4     columns  no           order
  *     MLX weight                 out,in     2..8  4     rows     no
- *     bitsandbytes 4-bit         all in one 4     1     rows     no           order {1, 0}, NF4:
- * filling 7 ComfyUI 4-bit              out,in     4     1     rows     no           order {1, 0}
+ *     bitsandbytes 4-bit         1,all      4     1     rows     no           order {1, 0}, NF4:
+ *                                                                             filling 7
+ *     ComfyUI 4-bit              out,in     4     1     rows     no           order {1, 0}
  *     ComfyUI block scales       out,in/16  8     1     -        -            swizzled
  *
  * Swizzled bytes are in tiles of 128 rows and 4 columns, as cuBLAS reads block scales; tiles follow
@@ -132,6 +133,8 @@ struct qp_tensor {
     uint8_t n_parts;
     uint8_t variant;                   /* which of the ways that its layout has to store it */
     bool rounds;                       /* decoders of its layout round to qp_decoder_dtype */
+    bool has_dtype;                    /* the type of the weights is stored for decoders */
+    bool is_flat;                      /* its groups go on from row to row, over all elements */
     float factor;                      /* of a quantized one that was read and has a factor */
     const struct qplan_entry *entry;   /* the stored tensor of a plain one; of others the codes */
     const struct qplan_scheme *scheme; /* with its axis resolved; NULL = a plain tensor */
@@ -147,8 +150,8 @@ struct qp_tensor {
 };
 
 /*
- * The type that decoders work in, of a layout that rounds: that of the scales, or bf16 where these
- * have one byte.
+ * The type that decoders give, of a layout that rounds: that of the weights, where it is stored;
+ * else that of the scales, or bf16 where these have one byte.
  */
 enum qplan_dtype qp_decoder_dtype(const struct qp_tensor *tensor);
 
@@ -167,6 +170,12 @@ static inline bool qp_is_turned(const struct qp_tensor *tensor)
 const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t n, const char *name,
                                         size_t n_name);
 
+/* The sets of a tensor with a scheme: where groups are flat, those of one row of all elements. */
+void qp_tensor_sets(struct qp_sets *sets, const struct qp_tensor *tensor);
+
+/* Whether groups begin anew in each row, and the last one of a row is shorter than the others. */
+bool qp_has_ragged_groups(const struct qp_tensor *tensor);
+
 /* The part of this role, or NULL if the tensor has none. */
 const struct qp_part *qp_tensor_part(const struct qp_tensor *tensor, enum qp_role role);
 
@@ -181,7 +190,7 @@ bool qp_is_of_largest(const struct qp_tensor *tensor);
 static inline bool qp_decode_rounds(const struct qp_tensor *tensor)
 {
     const bool is_narrow =
-        tensor->scheme->scale_dtype != QPLAN_F32 || tensor->storage == QPLAN_STORAGE_F64;
+        qp_decoder_dtype(tensor) != QPLAN_F32 || tensor->storage == QPLAN_STORAGE_F64;
     return (tensor->rounds && is_narrow) || qp_is_of_largest(tensor);
 }
 

@@ -62,6 +62,7 @@ static bool add_outputs(struct qplan_plan *plan, struct qp_plan_tensor *t, struc
     }
     t->result.calibrate = t->calibrator->name;
     t->result.rounds = plan->format->rounds;
+    t->result.has_dtype = plan->format->has_dtype && plan->format->has_dtype(t->result.scheme);
     t->result.n_parts = (uint8_t)plan->format->parts(&t->result, &plan->arena, *parts, entries);
     t->result.parts = *parts;
     for (unsigned i = 0; i < t->result.n_parts; i++)

@@ -116,13 +116,6 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
 /* ---- Decisions against shapes ------------------------------------------------------------------
  */
 
-static bool divides(const struct qp_plan_tensor *t)
-{
-    const struct qplan_scheme *scheme = t->result.scheme;
-    return scheme->granularity != QPLAN_PER_GROUP ||
-           t->source->shape[t->source->rank - 1] % scheme->group == 0;
-}
-
 static void keep_unfit(struct qp_plan_tensor *t, const char *reason)
 {
     qp_plan_keep(t, t->rule, reason);
@@ -154,7 +147,8 @@ static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_erro
     struct qp_faults list = {.err = err};
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!qp_is_quantized(t) || divides(t) || plan->indivisible == QPLAN_INDIVISIBLE_RAGGED)
+        if (!qp_is_quantized(t) || !qp_has_ragged_groups(&t->result) ||
+            plan->indivisible == QPLAN_INDIVISIBLE_RAGGED)
             continue;
         if (plan->indivisible == QPLAN_INDIVISIBLE_KEEP) {
             keep_unfit(t, "indivisible");
@@ -205,6 +199,7 @@ static enum qplan_status fit_layout(struct qplan_plan *plan, struct qplan_error 
         if (!qp_is_quantized(t))
             continue;
         QP_TRY(fit_scheme(plan, t, err));
+        t->result.is_flat = plan->format->is_flat;
         t->result.variant = (uint8_t)plan->format->variant(&t->result, &plan->options);
         const char *reason = misfit(plan->format, &t->result);
         if (reason)

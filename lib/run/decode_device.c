@@ -107,8 +107,8 @@ enum qplan_status qp_flat_measure(struct qp_flat_walk *walk, const void *src,
 {
     const struct qp_set_window *w = &walk->work.window;
     walk->data.src = src;
-    kernels(walk)->work->bounds((size_t)(w->n + w->more), walk->data.scale, walk->data.zero,
-                                &walk->work.rule, walk->b->bound);
+    qp_stored_bounds(kernels(walk)->work, &walk->work.rule, (size_t)(w->n + w->more),
+                     walk->data.scale, walk->data.zero, walk->b->bound);
     QP_TRY(qp_device_measure(walk->b->lane, &walk->work, &walk->data, walk->b->found, err));
     if (!qp_device_is_checked(walk->device))
         return QPLAN_OK;

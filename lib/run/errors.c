@@ -36,13 +36,15 @@ void qp_worker_measure(const struct qp_worker *w, const uint8_t *codes, const vo
                        const int32_t *zero)
 {
     const struct qp_piece *piece = &w->piece;
+    const struct qp_tensor *source = w->unit->tensor->source;
+    const uint64_t last_len = source->shape[source->rank - 1]; /* weights are of the last axis */
     const float *weights = w->unit->tensor->importance;
     const char *x = w->src, *y = w->b->decoded;
     w->quantizer->dequantize(&piece->tile, codes, &w->rule, scale, zero, w->b->decoded);
     for (uint64_t row = 0; row < piece->n_rows; row++) {
         for (uint64_t col = 0, n; col < piece->n_cols; col += n) {
-            const uint64_t at = (piece->col + col) % w->sets.last_len; /* of the last axis */
-            n = qp_min_u64(QP_ERROR_RUN - at % QP_ERROR_RUN, w->sets.last_len - at);
+            const uint64_t at = (piece->col + col) % last_len;
+            n = qp_min_u64(QP_ERROR_RUN - at % QP_ERROR_RUN, last_len - at);
             n = qp_min_u64(n, piece->n_cols - col);
             qp_exact_add(w->b->error, weights ? weighted_error(w, x, y, (size_t)n, weights + at)
                                               : plain_error(w, x, y, (size_t)n));

@@ -37,11 +37,12 @@ static bool may_be_negative(const struct qp_tensor *tensor)
 
 /*
  * A set of zeros may have the scale 0 where another tool has made it, or a recipe that follows it:
- * where scales are largest values, and in MLX, which stores f8e4m3 so.
+ * where scales are largest values, as they are of tables, too, and in MLX, which stores f8e4m3 so.
  */
 static bool may_be_zero(const struct qp_tensor *tensor)
 {
-    const bool is_zeros = qp_is_of_largest(tensor) || tensor->scheme->scale_dtype == QPLAN_F8E4M3;
+    const bool is_zeros = qp_is_of_largest(tensor) || tensor->scheme->scale_dtype == QPLAN_F8E4M3 ||
+                          qp_code_rule(tensor->scheme).kind == QP_CODES_BOOK;
     return is_zeros && (!tensor->calibrate || qp_is_recipe(tensor->calibrate));
 }
 
@@ -131,6 +132,16 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
                    : may_be_zero(tensor)   ? "not below"
                                            : "above",
                    found);
+}
+
+void qp_stored_bounds(const struct qp_work_kernels *work, const struct qp_code_rule *rule, size_t n,
+                      const void *scale, const int32_t *zero, double *bound)
+{
+    work->bounds(n, scale, zero, rule, bound);
+    for (size_t i = 0; i < n; i++) {
+        if (bound[i] < 0 && scale_at(work, scale, i) == 0)
+            bound[i] = 0;
+    }
 }
 
 /* ---- Zero points and biases -------------------------------------------------------------------
@@ -231,8 +242,10 @@ enum qplan_status qp_read_zeros(const struct qp_source *source, const struct qp_
 void qp_stored_sets(struct qp_sets *sets, const struct qp_tensor *tensor)
 {
     const struct qplan_scheme columns = {.granularity = QPLAN_PER_GROUP, .group = 1};
-    const bool is_indexed = qp_tensor_part(tensor, QP_INDEX) != NULL;
-    qp_sets_make(sets, is_indexed ? &columns : tensor->scheme, tensor->shape, tensor->rank);
+    if (qp_tensor_part(tensor, QP_INDEX))
+        qp_sets_make(sets, &columns, tensor->shape, tensor->rank);
+    else
+        qp_tensor_sets(sets, tensor);
 }
 
 /* Some neighbouring sets of a row, in memory for columns that belong to them. */

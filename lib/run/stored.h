@@ -30,6 +30,10 @@ void qp_stored_sets(struct qp_sets *sets, const struct qp_tensor *tensor);
 /* The rule that a tensor which was read has its codes by, with its factor. */
 struct qp_code_rule qp_stored_rule(const struct qp_tensor *tensor);
 
+/* The bounds of n sets, which of a scale that may be 0 is 0: all of its codes stand for that. */
+void qp_stored_bounds(const struct qp_work_kernels *work, const struct qp_code_rule *rule, size_t n,
+                      const void *scale, const int32_t *zero, double *bound);
+
 /* The parameters of such sets. */
 enum qplan_status qp_read_params(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,

@@ -42,7 +42,7 @@ void qp_worker_prepare(struct qp_worker *w)
     w->rule.bounded = w->context->plan->nonfinite == QPLAN_NONFINITE_ERROR &&
                       !t->calibrator->can_clip &&
                       !(w->rule.kind == QP_CODES_FLOAT && w->rule.scale_dtype == QPLAN_F8E4M3);
-    qp_sets_make(&w->sets, t->result.scheme, t->source->shape, t->source->rank);
+    qp_tensor_sets(&w->sets, &t->result);
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
@@ -244,6 +244,7 @@ static struct qp_calibration calibration_of(const struct qp_worker *w, size_t fi
         .rule = &w->rule,
         .known = known + first * tensor_of(w)->calibrator->known_bytes,
         .set_elems = w->sets.band_rows * w->sets.col_width,
+        .short_set = qp_short_set(&w->sets, w->unit->strip.set + first),
         .weights = tensor_of(w)->importance,
         .n_weights = (size_t)w->sets.last_len,
         .first_weight = (size_t)(w->piece.col % w->sets.last_len),

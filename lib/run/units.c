@@ -177,7 +177,7 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     const size_t tile_bytes = e->job.tile_bytes, elem_bytes = qp_source_elem_bytes(t);
     const struct qp_part *codes = qp_tensor_part(&t->result, QP_CODES);
     const uint64_t apart = e->context.device ? tile_bytes : qp_min_u64(tile_bytes, APART_BYTES);
-    qp_sets_make(&e->sets, t->result.scheme, t->source->shape, t->source->rank);
+    qp_tensor_sets(&e->sets, &t->result);
     e->grain = qp_unit_grain(&e->context, t);
     e->limits = (struct qp_limits){.elems = tile_bytes / elem_bytes,
                                    .sets = sets_of_tile(tile_bytes),
@@ -253,7 +253,7 @@ static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
         return false;
     if (!qp_is_quantized(t))
         return true;
-    qp_sets_make(&sets, t->result.scheme, t->source->shape, t->source->rank);
+    qp_tensor_sets(&sets, &t->result);
     return sets.n_sets <= sets_of_tile(e->job.tile_bytes);
 }
 
@@ -451,7 +451,7 @@ static size_t tallest_rows(const struct qp_job *job)
         if (!qp_is_quantized(t))
             continue;
         const uint64_t tall = tall_rows(e, t);
-        qp_sets_make(&sets, t->result.scheme, t->source->shape, t->source->rank);
+        qp_tensor_sets(&sets, &t->result);
         if (tall > 1 && sets.n_bands > 1)
             most = qp_max_u64(most, tall * qp_max_u64(sets.row_len * qp_source_elem_bytes(t),
                                                       sets.n_cols * SET_BYTES));
@@ -469,7 +469,7 @@ static size_t largest_band(const struct qp_job *job)
         struct qp_sets sets;
         if (!qp_is_quantized(t) || qp_tensor_bytes(t->source) <= APART_BYTES)
             continue;
-        qp_sets_make(&sets, t->result.scheme, t->source->shape, t->source->rank);
+        qp_tensor_sets(&sets, &t->result);
         const uint64_t rows = qp_min_u64(sets.band_rows, sets.period_rows);
         const uint64_t n_bytes =
             rows * sets.row_len * qp_source_elem_bytes(t); /* not above its own */

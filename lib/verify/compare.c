@@ -271,8 +271,8 @@ static void measure_part(struct task *task, const struct qp_decoded *part)
     struct block_runs runs;
     runs.wish = (struct qp_sums_wish){.floor = task->largest};
     if (part->new_sets)
-        k->work->bounds(part->new_sets, task->decoder.scale, task->decoder.window.zero, &task->rule,
-                        task->b->bound);
+        qp_stored_bounds(k->work, &task->rule, part->new_sets, task->decoder.scale,
+                         task->decoder.window.zero, task->b->bound);
     if (!rounds)
         bound_block(task, part, &runs);
     if (!runs.wish.width)
@@ -348,7 +348,7 @@ static enum qplan_status compare_codes(const struct qp_compare *c, struct task *
     struct qp_decoded part;
     uint64_t begin, end;
     bool found;
-    qp_sets_make(&sets, tensor->scheme, tensor->shape, tensor->rank);
+    qp_tensor_sets(&sets, tensor);
     find_whole_sets(c, task, &sets, &begin, &end);
     QP_TRY(read_source(c, task, end - task->unit->elem, err));
     QP_TRY(qp_decode_begin(&task->decoder, c->isa, err));

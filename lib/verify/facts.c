@@ -192,7 +192,7 @@ static void find_bound(const struct qp_facts_reader *r, struct qp_param_facts *f
     facts->half_step = r->largest >= 0 ? r->largest * r->rule.type->reach : -1;
     if (has_bound)
         work->bounds(1, typed, &no_bias, &r->rule, &facts->bound);
-    if (has_bound && qp_decode_rounds(r->tensor) && r->rule.scale_dtype != QPLAN_F32)
+    if (has_bound && qp_decode_rounds(r->tensor) && qp_decoder_dtype(r->tensor) != QPLAN_F32)
         facts->bound = rounded_bound(r, facts->bound);
 }
 

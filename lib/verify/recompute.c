@@ -92,7 +92,7 @@ static bool has_factor(const struct qp_tensor *t)
 static bool has_right_sets(const struct qp_pair *pair)
 {
     struct qp_sets sets;
-    qp_sets_make(&sets, pair->file->scheme, pair->file->shape, pair->file->rank);
+    qp_tensor_sets(&sets, pair->file);
     return pair->result.sets_same == sets.n_sets;
 }
 

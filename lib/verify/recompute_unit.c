@@ -13,14 +13,16 @@ uint64_t qp_set_limit(const struct qp_sets *sets, uint64_t elem)
     return elem - col + qp_min_u64(limit, sets->row_len);
 }
 
-/* Computes the parameters of a tile of whole sets; false if one of them has none. */
-static bool compute(const struct qp_whole_sets *w, const struct qp_tile *tile, const void *src)
+/* Computes the parameters of a tile of whole sets from `set` on; false if one of them has none. */
+static bool compute(const struct qp_whole_sets *w, const struct qp_tile *tile, uint64_t set,
+                    const void *src)
 {
     const size_t n = qp_tile_sets(tile);
+    struct qp_calibration c = w->calibration;
+    c.short_set = qp_short_set(w->sets, set);
     memset(w->state, 0, n * w->calibrator->state_bytes);
-    (void)w->calibrator->see(&w->calibration, 0, tile, src, w->state);
-    return qp_calibrator_finish(w->calibrator, &w->calibration, 0, n, w->state, w->scale,
-                                w->zero) == n;
+    (void)w->calibrator->see(&c, 0, tile, src, w->state);
+    return qp_calibrator_finish(w->calibrator, &c, 0, n, w->state, w->scale, w->zero) == n;
 }
 
 /* The largest size of a value in sets whose ranges are known, or `most` if it is larger. */
@@ -62,7 +64,7 @@ enum qplan_status qp_recompute_sets(const struct qp_whole_sets *w, uint64_t *n_s
         at += qp_tile_at(w->sets, at, w->end, w->n_sets, &tile, &set);
         const size_t n = qp_tile_sets(&tile);
         QP_TRY(qp_read_params(w->file, w->tensor, k->work, set, n, &w->stored, err));
-        if (compute(w, &tile, src))
+        if (compute(w, &tile, set, src))
             *n_same += count_same(w, n);
         if (has_factor)
             *most = larger_in(w, n, *most);

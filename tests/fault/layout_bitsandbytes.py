@@ -1,7 +1,12 @@
-"""The layout of bitsandbytes for rows_quantized.py: a weight is bytes, SCB, the value of the code 127 in
-each row, and weight_format, which is 0.
+"""The layout of bitsandbytes for rows_quantized.py. A weight of 8 bits is bytes, SCB, the value of the code
+127 in each row, and weight_format, which is 0. One of 4 bits is a column of bytes, two codes each, the
+scales of groups that go on from row to row, the values of the codes, and JSON.
 """
 
+import json
+import math
+import re
+import struct
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -9,15 +14,23 @@ import layout_folder
 import model
 from expect import tensor, words
 from layout_folder import CONFIG, Stored, both, drop_config, edit_text, set_config
-from layout_qplan import ALL, BAD_SCALES, HONEST, OTHER_SOURCE, Fault, clean, word
+from layout_qplan import ALL, BAD_SCALES, HONEST, ONLY_PROOF, OTHER_SOURCE, Fault, clean, word
 
-REST = {"load_in_4bit": False, "llm_int8_skip_modules": ["lm_head"], "llm_int8_threshold": 6.0}
+REST = {"llm_int8_skip_modules": ["lm_head"], "llm_int8_threshold": 6.0}
+STATE = ".quant_state.bitsandbytes__nf4"
+DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True)
 class Narrow(Stored):
     narrow: bool = True
     has_order: bool = True              # weight_format is there
+
+
+@dataclass(frozen=True)
+class Flat(Stored):
+    bits: int = 4
+    values: str = "NF4"
 
 
 class File(layout_folder.FolderFile):
@@ -27,12 +40,32 @@ class File(layout_folder.FolderFile):
 
     @property
     def parts(self):
-        found = {"codes": "weight", "scale": "SCB", "order": "weight_format"}
-        return {role: f"{self.stem}.{end}" for role, end in found.items()
-                if f"{self.stem}.{end}" in self.tensors}
+        ends = {"codes": ".weight", "scale": ".SCB", "order": ".weight_format"}
+        if self.scheme.values:
+            ends = {"codes": ".weight", "scale": ".weight.absmax", "map": ".weight.quant_map",
+                    "state": ".weight" + STATE}
+        return {role: self.stem + end for role, end in ends.items() if self.stem + end in self.tensors}
+
+    def state(self):
+        """What the JSON says."""
+        return {"quant_type": "nf4", "blocksize": self.scheme.grain[1],
+                "dtype": DTYPES[self.dtype], "shape": list(self.dims)}
+
+    def stored_flat(self, name, scheme, dtype, dims, raw):
+        n = math.prod(dims)
+        codes, params, *_ = model.coded(dtype, (1, n), raw, scheme)
+        pairs = [*codes, 7][:n + n % 2]
+        state = json.dumps(self.state()).encode()
+        return {name: ("U8", (len(pairs) // 2, 1),
+                       bytes(a << 4 | b for a, b in zip(pairs[::2], pairs[1::2]))),
+                name + ".absmax": ("F32", (len(params),), model.encode("F32", [s for s, _ in params])),
+                name + ".quant_map": ("F32", (16,), struct.pack("<16f", *model.NF4)),
+                name + STATE: ("U8", (len(state),), state)}
 
     def stored(self, name, scheme, dtype, dims, raw):
         """Codes are made by steps, which are what the library makes of the stored values."""
+        if scheme.values:
+            return self.stored_flat(name, scheme, dtype, dims, raw)
         work = "F64" if dtype == "F64" else "F32"
         values, (rows, cols) = model.decode(dtype, raw), dims
         codes, largest = [], []
@@ -46,20 +79,27 @@ class File(layout_folder.FolderFile):
         return {**out, f"{self.stem}.weight_format": ("U8", (), b"\0")} if scheme.has_order else out
 
     def described(self):
-        return {CONFIG: {"quant_method": "bitsandbytes", "load_in_8bit": True, **REST}}
+        is_4bit = bool(self.scheme.values)
+        return {CONFIG: {"quant_method": "bitsandbytes", "load_in_8bit": not is_4bit,
+                         "load_in_4bit": is_4bit, **REST}}
 
 
 class Layout(layout_folder.Layout):
     name, method, base, file = "bitsandbytes", "bitsandbytes", "int8", File
-    need_layout_2 = ()
-    with_wrong_parts = spoiled = ("int8", "int8-other")
+    need_layout_2 = ("nf4",)
+    with_wrong_parts = spoiled = ("int8", "int8-other", "nf4", "nf4-other")
     orphans = "l.1.w.SCB", "l.1.w.weight_format"
     schemes = {**dict(both(Narrow, int8={})),
-               "no-order-other": Narrow(recorded=False, has_order=False)}
+               "no-order-other": Narrow(recorded=False, has_order=False),
+               **dict(both(Flat, nf4={"grain": ("g", 64)}, nf4_small={"grain": ("g", 32)}))}
 
     @staticmethod
     def set_code(file, row, col, value):
-        file.set_bytes(file.name, row * file.dims[1] + col, bytes([value % 256]))
+        at = row * file.dims[1] + col
+        if file.scheme.values:
+            old, shift = file.tensors[file.name][2][at // 2], 0 if at % 2 else 4
+            return file.set_bytes(file.name, at // 2, bytes([old & ~(15 << shift) | value << shift]))
+        file.set_bytes(file.name, at, bytes([value % 256]))
 
     @staticmethod
     def set_pad(file, row):
@@ -71,8 +111,13 @@ class Layout(layout_folder.Layout):
 
     @staticmethod
     def bad_scales(file):
-        """The library stores 0 for a row of zeros."""
+        """The library stores 0 for a row, or a group, of zeros."""
         return {name: value for name, value in BAD_SCALES.items() if file.records or value != 0}
+
+    @staticmethod
+    def dtypes(scheme):
+        """The type of a weight of 4 bits is stored, and is never F64."""
+        return ("F32", "F16", "BF16") if "nf4" in scheme else layout_folder.Layout.dtypes(scheme)
 
     @staticmethod
     def bad_zeros(scheme):
@@ -83,22 +128,31 @@ class Layout(layout_folder.Layout):
     def claims_of_schemes(self):
         for text in ("uint8:c0", "uint8:c0:sym", "int8:c0", "int8:c0:asym", "int8:c0:narrow:f16",
                      "int8:c0:narrow:bf16", "int8:t:narrow", "int8:c1:narrow", "int8:g36:narrow",
-                     "int8:b5x36:narrow", "int4:c0:narrow", "int7:c0:narrow"):
+                     "int8:b5x36:narrow", "int4:c0:narrow", "int7:c0:narrow", "nf4:g64"):
             yield Fault(f"Q6-scheme-{clean(text)}", word(0, text), (self.file.stem,))
+        for text in ("nf4:g32", "nf4:g128", "nf4:g180", "nf4:g48", "nf4:g8192", "nf4:c0", "nf4:t", "nf4:b1x36",
+                     "nf4:g64:f16", "nf4:g64:e8m0", "f4e2m1:g64", "int4:g64", "int8:c0:narrow"):
+            yield self.start_as("nf4", Fault(f"Q6-scheme-{clean(text)}", word(0, text), (self.file.stem,)))
         for text in ("F16", "BF16", "F64"):
             yield Fault(f"Q6-source-dtype-{text}", word(2, text),
                         (self.file.stem, words("not that of the source")), OTHER_SOURCE)
+            yield self.start_as("nf4", Fault(f"Q6-source-dtype-{text}", word(2, text), (self.file.stem,)))
         for text in ("36x5", "5x36x1", "1x5x36", "5x35", "5x37", "4x36", "180x1", "180",
                      "5x9223372036854775807"):
-            yield Fault(f"Q6-shape-{clean(text)[:12]}", word(3, text), (self.file.stem,))
+            for scheme in ("int8", "nf4"):
+                yield self.start_as(scheme, Fault(f"Q6-shape-{clean(text)[:12]}", word(3, text),
+                                                  (self.file.stem,)))
 
     def claims_of_config(self, s):
+        key, other = ("load_in_4bit", "load_in_8bit")[::1 if s.values else -1]
         for i, value in enumerate((False, "true", 1, 0, None, [], {})):
-            yield self.unknown(f"Q17-load-{i}", set_config(f"{CONFIG}/load_in_8bit", value), s)
-        yield self.unknown("Q17-load-gone", drop_config(f"{CONFIG}/load_in_8bit"), s)
-        for key in ("load_in_8bit", "quant_method"):
-            yield Fault(f"Q17-twice-{key}", edit_text('"load_in_4bit"', f'"{key}": true, "load_in_4bit"'),
-                        ("config.json", key))
+            yield self.unknown(f"Q17-load-{i}", set_config(f"{CONFIG}/{key}", value), s)
+        yield self.unknown("Q17-load-gone", drop_config(f"{CONFIG}/{key}"), s)
+        yield Fault("Q17-load-both", set_config(f"{CONFIG}/{other}", True),
+                    (words("load_in_4bit or load_in_8bit"),))
+        for twice in (key, "quant_method"):
+            yield Fault(f"Q17-twice-{twice}", edit_text(f'"{other}"', f'"{twice}": true, "{other}"'),
+                        ("config.json", twice))
         yield from self.claims_of_method(s, "compressed-tensors")
 
     def claims_of_both(self):
@@ -106,5 +160,87 @@ class Layout(layout_folder.Layout):
             file.set_bytes(file.parts["order"], 0, b"\1")
 
         yield from super().claims_of_both()
-        for scheme in self.spoiled:
+        for scheme in ("int8", "int8-other"):
             yield self.start_as(scheme, Fault("Q3-order", set_order, (tensor("l.0.w.weight_format"),)))
+        for scheme in ("nf4", "nf4-other"):
+            for fault in (*self.claims_of_states(), *self.claims_of_values()):
+                yield self.start_as(scheme, fault)
+        for fault in self.claims_of_others():
+            yield self.start_as("nf4-other", fault)
+
+    def claims_of_states(self):
+        """The JSON of weights of 4 bits."""
+        def text(made):
+            def spoil(file):
+                raw = made(file.tensors[file.parts["state"]][2])
+                file.tensors[file.parts["state"]] = ("U8", (len(raw),), raw)
+            return spoil
+
+        def member(key, value):
+            return lambda raw: json.dumps({**json.loads(raw), key: value}).encode()
+
+        def without(key):
+            return lambda raw: json.dumps({k: v for k, v in json.loads(raw).items() if k != key}).encode()
+
+        texts = {
+            "empty": lambda raw: b"", "cut": lambda raw: raw[:-1], "rest": lambda raw: raw + b"{}",
+            "nul": lambda raw: raw + b"\0", "array": lambda raw: b"[" + raw + b"]", "null": lambda raw: b"null",
+            "string": lambda raw: b'"nf4"', "bom": lambda raw: b"\xef\xbb\xbf" + raw, "none": lambda raw: b"{}",
+            "latin": lambda raw: raw.replace(b"nf4", b"nf4\xff"), "deep": lambda raw: b"[" * 1000,
+            "long": lambda raw: raw + b" " * 2000, "quotes": lambda raw: raw.replace(b'"', b"'"),
+            "twice": lambda raw: raw[:-1] + b"," + raw[1:], "nan": lambda raw: raw.replace(b"64", b"NaN"),
+            "hex": lambda raw: raw.replace(b"64", b"0x40"), "nul-in": lambda raw: raw.replace(b"nf4", b"nf4\\u0000"),
+        }
+        for key, values in {
+                "quant_type": ("fp4", "NF4", "int8", "", None, 4, ["nf4"]),
+                "blocksize": (0, 1, 16, 48, 63, 128, 8192, 2 ** 31, 2 ** 62, 2 ** 63, 2 ** 64, -64, 64.0, "64",
+                              None, [64], True),
+                "dtype": ("float64", "torch.float32", "Float32", "int8", "uint8", "", None, 1, ["float32"]),
+                "shape": ([36, 6], [4, 36], [5, 35], [5], [5, 36, 1], [], [0, 36], [-5, -36], [5.0, 36], "5x36",
+                          None, 180, {}, [[5], [36]], [2 ** 32, 2 ** 32], [2 ** 63, 2], [1, 2 ** 64], ["5", "36"]),
+                "nested_offset": (0.5,), "nested_blocksize": (256,), "absmax": (1,), "comment": ("x",),
+                "offset": (1,)}.items():
+            texts.update({f"{key}-{i}": member(key, value) for i, value in enumerate(values)})
+        for key in ("quant_type", "blocksize", "dtype", "shape"):
+            texts[f"{key}-gone"] = without(key)
+        for name, made in texts.items():
+            yield Fault(f"Q3-state-{name}", text(made), (words(re.escape(self.file.stem)),))
+
+    def claims_of_values(self):
+        """What the values of codes are, and what fills up the last byte."""
+        def set_map(file):
+            file.set_bytes(file.parts["map"], 4 * 3, struct.pack("<f", -0.4))
+
+        def set_last(file):
+            file.__init__(file.scheme, dims=(5, 7))
+            file.set_bytes(file.name, -1, bytes([file.tensors[file.name][2][-1] & 0xf0]))
+
+        yield Fault("Q3-map", set_map, (tensor("l.0.w.weight.quant_map"), words("values")))
+        yield Fault("Q11-last", set_last, ("l.0.w.weight", words("spare bits")),
+                    {**ONLY_PROOF, "dequantize": 3})
+
+    def claims_of_others(self):
+        """States that no other tool writes, and parts without one."""
+        def rename(new):
+            def spoil(file):
+                file.tensors[file.name + new] = file.tensors.pop(file.parts["state"])
+            return spoil
+
+        def put(name, like=None):
+            def spoil(file):
+                file.tensors[name] = file.tensors[file.parts[like]] if like else ("F32", (1,), b"\0\0\0\0")
+            return spoil
+
+        for name in ("bitsandbytes__int8", "bitsandbytes__NF4", "bitsandbytes__", "", "nf4",
+                     "bitsandbytes__nf4.x"):
+            yield Fault(f"Q2-state-named-{clean(name)}", rename(f".quant_state.{name}"),
+                        (words("quant_state"),))
+        yield Fault("Q2-state-second", put("l.0.w.weight.quant_state.bitsandbytes__fp4", "state"),
+                    (words("l.0.w.weight.quant_state"),))
+        yield Fault("Q2-state-stray", put("l.1.w.weight" + STATE, "state"),
+                    (tensor("l.1.w.weight" + STATE), words("codes are not in the checkpoint")))
+        for end in ("absmax", "quant_map", "nested_absmax", "nested_quant_map"):
+            yield Fault(f"Q12-orphan-{end}", put(f"l.1.w.weight.{end}"),
+                        (tensor(f"l.1.w.weight.{end}"), words("quant_state is not in the checkpoint")))
+        for end in ("nested_absmax", "nested_quant_map"):
+            yield Fault(f"Q12-{end}", put(f"l.0.w.weight.{end}"), (tensor(f"l.0.w.weight.{end}"),))

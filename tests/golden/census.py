@@ -5,6 +5,7 @@ tensor is counted here: none lost, none renamed, none left over.
 """
 
 import fnmatch
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -127,6 +128,13 @@ def mlx(row, dtype, *shape):
 
 
 def bitsandbytes(row, dtype, rows, columns):
+    if row.scheme.startswith("nf4"):
+        n, group = rows * columns, int((re.search(r":g(\d+)", row.scheme) or (0, 64))[1])
+        name = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[dtype]
+        state = json.dumps({"quant_type": "nf4", "blocksize": group, "dtype": name, "shape": (rows, columns)})
+        return {"weight": ("U8", (math.ceil(n / 2), 1)), "weight.quant_map": ("F32", (16,)),
+                "weight.absmax": ("F32", (math.ceil(n / group),)),
+                "weight.quant_state.bitsandbytes__nf4": ("U8", (len(state),))}
     return {"weight": ("I8", (rows, columns)), "SCB": ("F32", (rows,)), "weight_format": ("U8", ())}
 
 

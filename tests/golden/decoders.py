@@ -5,7 +5,9 @@ that the libraries of the layouts made and decoded. `decode` finds the layout in
 """
 
 import json
+import math
 import pathlib
+import re
 
 import numpy as np
 
@@ -179,7 +181,34 @@ def bitsandbytes_module(name, parts):
     return stored.packed("F32", scaled * np.float32(1 / 127))
 
 
+NF4 = np.array([0xbf800000, 0xbf3239b1, 0xbf066b30, 0xbeca32a0, 0xbe91a24d, 0xbe3d353f, 0xbdba7871, 0,
+                0x3da2faff, 0x3e24cae3, 0x3e7c04dd, 0x3ead033a, 0x3ee1a4b8, 0x3f1007ab, 0x3f3913b3,
+                0x3f800000], np.uint32).view(np.float32)
+FP4 = np.array([0, .0625, 8, 12, 4, 6, 2, 3, 0, -.0625, -8, -12, -4, -6, -2, -3], np.float32) / \
+    np.float32(12)
+STATE = re.compile(r"(.*)\.quant_state\.bitsandbytes__(nf4|fp4)")
+
+
+def bitsandbytes_4bit(tensors, name, book, state):
+    nibbles = np.frombuffer(tensors.pop(name).data, np.uint8)
+    codes = np.stack([nibbles >> 4, nibbles & 15], axis=1).reshape(-1)[:math.prod(state["shape"])]
+    scales = stored.values(tensors.pop(f"{name}.absmax"))
+    if "nested_offset" in state:
+        nested = stored.values(tensors.pop(f"{name}.nested_absmax"))
+        values = stored.values(tensors.pop(f"{name}.nested_quant_map"))[scales]
+        scales = values * np.repeat(nested, 256)[:len(scales)] + np.float32(state["nested_offset"])
+    tensors.pop(f"{name}.quant_map")
+    found = book[codes] * np.repeat(scales, state["blocksize"])[:len(codes)]
+    dtype = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}[state["dtype"]]
+    return stored.packed(dtype, found.reshape(state["shape"]))
+
+
 def bitsandbytes(tensors, config):
+    for state in sorted(tensors):
+        found = STATE.fullmatch(state)
+        if found:
+            yield found[1], bitsandbytes_4bit(tensors, found[1], NF4 if found[2] == "nf4" else FP4,
+                                              json.loads(tensors.pop(state).data))
     yield from with_parts(tensors, ".weight", ("SCB", "weight_format"), bitsandbytes_module)
 
 

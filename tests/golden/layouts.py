@@ -11,6 +11,7 @@ and what it decodes that to (decoded.safetensors); origin.json says which librar
    where the groups of columns are in another order, or not stored;
  - `qplan quantize --requantize` makes of it what it makes of the library's values, and of folders
    as models are published (PUBLISHED) also what engines load;
+ - `qplan verify` proves the codes of libraries that make the nearest (NEAREST);
  - what `qplan quantize` writes has exactly the stored tensors of the layout (census.py), numpy and
    `qplan dequantize` agree on their values, and `qplan verify` proves them;
  - `--arithmetic reference` writes the library's bytes.
@@ -41,7 +42,8 @@ from experts import split_experts
 
 AWAITED = set()
 WITHOUT_RECIPE = {"awq", "comfyui", "fp8", "modelopt"}  # by data, or not written yet
-ZEROS_ALIKE = {"modelopt"}  # whose tool decodes the code of -0 to 0
+ZEROS_ALIKE = {"bitsandbytes", "modelopt"}  # whose tools may decode the code of -0 to 0
+NEAREST = {"bitsandbytes/nf4-g32", "bitsandbytes/nf4-ragged"}  # whose libraries make nearest codes
 PUBLISHED = {"fp8"}  # layouts that models are published in
 # What layouts call numbers by which engines quantize the inputs of a layer.
 INPUTS = {"compressed_tensors": ("input_scale", "input_zero_point", "input_global_scale"),
@@ -103,6 +105,9 @@ ROWS = {
     "comfyui/int8-tensor": Row("comfyui", "int8:t"),
     "comfyui/int8-rows": Row("comfyui", "int8:c0"),
     "bitsandbytes/int8": Row("bitsandbytes", "int8:c0"),
+    "bitsandbytes/nf4": Row("bitsandbytes", "nf4"),
+    "bitsandbytes/nf4-g32": Row("bitsandbytes", "nf4:g32"),
+    "bitsandbytes/nf4-ragged": Row("bitsandbytes", "nf4"),
 }
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 TIMEOUT_SECONDS = 120
@@ -163,7 +168,7 @@ def source_folder(golden, folder):
 # ---- Checks ------------------------------------------------------------------------------------
 
 def equal(a, b, zeros_alike):
-    if not zeros_alike or a.dtype not in ("F32", "BF16") or (a.dtype, a.shape) != (b.dtype, b.shape):
+    if not zeros_alike or a.dtype not in ("F32", "F16", "BF16") or (a.dtype, a.shape) != (b.dtype, b.shape):
         return a == b
     return np.array_equal(stored.values(a), stored.values(b))
 
@@ -197,7 +202,7 @@ def check_reading(qplan, golden, folder):
     config = json.loads((golden / "encoded" / "config.json").read_text())
     dtype = DTYPES[config["torch_dtype"]]
     kept = stored.read(golden / "encoded")
-    wanted = {name: tensor if kept.get(name) == tensor
+    wanted = {name: tensor if kept.get(name) == tensor or f"{name}.quant_map" in kept
               else stored.packed(dtype, stored.values(tensor)) for name, tensor in decoded.items()}
     qplan.run("dequantize", "-q", "-o", folder / "values", golden / "encoded")
     same(f"dequantize to {dtype}", stored.read(folder / "values"), wanted, golden.parent.name)
@@ -320,6 +325,8 @@ def check_golden(qplan, golden, row, folder):
     check_index(qplan, golden, folder / "read")
     if golden.parent.name in INPUTS:
         check_inputs(qplan, golden, folder / "read")
+    if f"{golden.parent.name}/{golden.name}" in NEAREST:
+        qplan.run("verify", "-q", golden / "encoded", source_folder(golden, folder / "plain"))
     check_requantizing(qplan, golden, folder / "read")
     if method in PUBLISHED:
         check_publishing(qplan, golden, folder / "read")

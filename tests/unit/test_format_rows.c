@@ -77,6 +77,16 @@ static const struct fit_case fits[] = {
     {"bitsandbytes", "int8:c1", QPLAN_STORAGE_F32, 0, "int8:c0"},
     {"bitsandbytes", "int8:t", QPLAN_STORAGE_F32, 0, "int8:c0"},
     {"bitsandbytes", "int8:c0:f16", QPLAN_STORAGE_F32, 0, "f32"},
+    {"bitsandbytes", "int8:g64", QPLAN_STORAGE_F32, 0, "int8:c0"},
+    {"bitsandbytes", "nf4", QPLAN_STORAGE_BF16, 0, "nf4:g64"},
+    {"bitsandbytes", "nf4:g32", QPLAN_STORAGE_F16, 0, "nf4:g32"},
+    {"bitsandbytes", "nf4:g4096", QPLAN_STORAGE_F32, 0, "nf4:g4096"},
+    {"bitsandbytes", "nf4:g16", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
+    {"bitsandbytes", "nf4:g8192", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
+    {"bitsandbytes", "nf4:g96", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
+    {"bitsandbytes", "nf4:c0", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
+    {"bitsandbytes", "nf4:g64:bf16", QPLAN_STORAGE_F32, 0, "f32"},
+    {"bitsandbytes", "f4e2m1:g64", QPLAN_STORAGE_F32, 0, "nf4"},
     {"comfyui", "int8:t", QPLAN_STORAGE_BF16, 0, "int8:t"},
     {"comfyui", "int8:c0", QPLAN_STORAGE_F32, 0, "int8:c0"},
     {"comfyui", "uint8:t", QPLAN_STORAGE_F32, 0, "int8:t or int8:c0"},
@@ -205,6 +215,10 @@ struct config_case {
 };
 
 static const struct config_case configs[] = {
+    {"bitsandbytes",
+     {"m.l.0.up.weight nf4:g64", "m.l.1.up.weight"},
+     {"\"load_in_8bit\":false,\"load_in_4bit\":true",
+      "\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":false"}},
     {"bitsandbytes",
      {"m.l.0.up.weight int8:c0", "m.l.1.up.weight", "m.l.1.x+y.weight", "visual.l.0.up.weight"},
      {"\"load_in_8bit\":true,\"load_in_4bit\":false",

@@ -77,9 +77,9 @@ static const struct tensor sources[N_SOURCES] = {{"plain.bias", "F32", 1, {7}, N
                                                  {"b.weight", "F32", 3, {2, 3, 8}, NULL, 192}};
 
 /* Engines take matrices of rows that are a multiple of some words, and perhaps of some rows. */
-static const char *const engine_schemes[] = {"int8:c0",       "int8:g32:asym", "int4:g32",
-                                             "int4:g64:asym", "int4:c0",       "uint4:g32",
-                                             "uint4:g64:sym", "int8:c0:asym",  "uint5:g32:bias"};
+static const char *const engine_schemes[] = {
+    "nf4:g32", "nf4:g64",   "int8:c0",       "int8:g32:asym", "int4:g32",      "int4:g64:asym",
+    "int4:c0", "uint4:g32", "uint4:g64:sym", "int8:c0:asym",  "uint5:g32:bias"};
 
 static const struct tensor engine_sources[N_SOURCES] = {
     {"plain.bias", "F32", 1, {7}, NULL, 28},
@@ -234,7 +234,9 @@ static void check_tensor(const char *path, const unsigned char *data, const stru
     assert_int_equal(codes->matrix.rows * codes->matrix.cols, n);
     OK(qp_source_read(&plain->source, back->entry, 0, values, (size_t)n * 4, &err), &err);
     for (uint64_t i = 0; i < n; i++) {
-        const uint64_t set = set_of_element(t->scheme, t->shape, t->rank, i);
+        const bool is_flat = t->is_flat && t->scheme->granularity == QPLAN_PER_GROUP;
+        const uint64_t set =
+            is_flat ? i / t->scheme->group : set_of_element(t->scheme, t->shape, t->rank, i);
         const double stored = value_of_bits(t->scheme->scale_dtype,
                                             stored_bits(scale, data + scale->entry->begin, set));
         const double s = (double)with_factor(t, data, (float)stored);

@@ -79,6 +79,11 @@ static const struct example examples[] = {
      0,
      {-42, 0, 0, 127}},
     {&qp_recipe_bitsandbytes, "int8:c0:narrow", 2, {ZERO, TINY}, 0, 0, {0, 0}},
+    /* nf4: thirds of 3, codes by the nearest value, ties and 0 to the lower. */
+    {&qp_recipe_bitsandbytes, "nf4:g64", 4, {MINUS_ONE, ZERO, ONE, THREE}, 3, 0, {4, 7, 11, 15}},
+    {&qp_recipe_bitsandbytes, "nf4:g64", 2, {ZERO, ZERO}, 0, 0, {7, 7}},
+    /* The least number of bf16 is not brought to the end of the codes, but divided by 1e-38. */
+    {&qp_recipe_bitsandbytes, "nf4:g64", 2, {ZERO, TINY}, 0x1p-133f, 0, {7, 7}},
     /* Halves of 127, which the reciprocal of 2.109375 makes less, and that of 2.375 more. */
     {&qp_recipe_bitsandbytes, "int8:c0:narrow", 2, {0x3f87, 0xc007}, 2.109375f, 0, {63, -127}},
     {&qp_recipe_bitsandbytes, "int8:c0:narrow", 2, {0x3f98, 0x4018}, 2.375f, 0, {64, 127}},
