@@ -895,8 +895,8 @@ enum qplan_status qplan_report_write_text(const struct qplan_report *report, boo
 
 /*
  * A tensor. In a descriptor only name, dtype, rank and shape count; in the arguments of a run all
- * members do, so one array can serve both. 4-bit codes are U8 with two in a byte: the last extent
- * is that of the bytes.
+ * members do, so one array can serve both. Codes of fewer than 8 bits are U8, packed: the last
+ * extent is that of the bytes.
  */
 struct qplan_tensor {
     const char *name;         /* of the argument */

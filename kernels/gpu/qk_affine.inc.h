@@ -24,15 +24,20 @@ QK_FN RAW NAME(put_gradient)(WORK y, WORK dout, struct NAME(counts) * counts)
     return (RAW)GRADIENT(y);
 }
 
-QK_FN WORK NAME(rounded)(const struct IN(params) * p, WORK x)
+/* Whether x is in range, as a code or, of codes with values, as it is. Not so for a NaN. */
+QK_FN qk_u32 NAME(inside)(const struct IN(params) * p, WORK x)
 {
-    return IN(whole)(x / p->scale);
+    WORK t = x / p->scale, r = qk_is_valued(p->v) ? t : IN(whole)(t);
+    return r >= p->least && r <= p->most;
 }
 
-/* Not so for a NaN. */
-QK_FN qk_u32 NAME(inside)(const struct IN(params) * p, WORK r)
+/* What the code of x stands for, in scales; a NaN is taken for 0. */
+QK_FN WORK NAME(steps)(const struct IN(params) * p, WORK x)
 {
-    return r >= p->least && r <= p->most;
+    if (qk_is_valued(p->v))
+        return IN(value)(p->block, p->v,
+                         IN(valued_code)(p->block, p->v, (x == x ? x : (WORK)0) / p->scale));
+    return x == x ? IN(clamp)(IN(whole)(x / p->scale), p->least, p->most) : (WORK)0;
 }
 
 /* ---- Steps: the bits of a result from those of dout and x -------------------------------------
@@ -40,24 +45,24 @@ QK_FN qk_u32 NAME(inside)(const struct IN(params) * p, WORK r)
 
 QK_FN RAW NAME(fake)(const struct IN(params) * p, RAW dout, RAW from, struct NAME(counts) * counts)
 {
-    WORK x = OF_RAW(from), steps = IN(clamp)(NAME(rounded)(p, x), p->least, p->most);
+    WORK x = OF_RAW(from);
     (void)dout;
     counts->nonfinite += !NAME(is_finite)(x);
-    return (RAW)CLIP(IN(clamp)(p->scale * (x == x ? steps : (WORK)0), -WORK_MAX, WORK_MAX));
+    return (RAW)CLIP(IN(clamp)(p->scale * NAME(steps)(p, x), -WORK_MAX, WORK_MAX));
 }
 
 QK_FN RAW NAME(fake_backward)(const struct IN(params) * p, RAW dout, RAW x,
                               struct NAME(counts) * counts)
 {
     (void)counts;
-    return NAME(inside)(p, NAME(rounded)(p, OF_RAW(x))) ? dout : (RAW)0;
+    return NAME(inside)(p, OF_RAW(x)) ? dout : (RAW)0;
 }
 
 QK_FN RAW NAME(quantize_backward)(const struct IN(params) * p, RAW dout, RAW x,
                                   struct NAME(counts) * counts)
 {
     WORK y = OF_RAW(dout);
-    if (!NAME(inside)(p, NAME(rounded)(p, OF_RAW(x))))
+    if (!NAME(inside)(p, OF_RAW(x)))
         return (RAW)0;
     return NAME(put_gradient)(y / p->scale, y, counts);
 }

@@ -9,7 +9,7 @@
 #include "qk_ops.h"
 #include "qk_stores.h"
 
-/* Elements, or bytes of codes, that a group does. */
+/* Elements that a group does; of codes the bytes of as many. */
 #define QK_AFFINE_CHUNK 4096u
 
 /* Elements of a set whose terms a group makes before they are added. */
@@ -39,9 +39,10 @@ struct qk_affine_args {
     qk_u32 scale_kind, zero_kind;
     qk_i32 no_zero;
 
-    /* Codes. */
-    qk_u32 packed, is_signed;
-    qk_u32 last_len, row_bytes; /* packed: codes of a row, and bytes that they fill */
+    /* Codes. Of those that stand for values q_min and q_max are the ends of the values. */
+    struct qk_values v;
+    qk_u32 bits, is_signed;
+    qk_u32 last_len, row_bytes; /* of fewer than 8 bits: codes of a row, and bytes that they fill */
     qk_u32 n_bytes;             /* of all codes */
     qk_u32 wide_codes;          /* eight codes are of one set, and their bytes of them alone */
     qk_u32 float_kind;          /* of decoded numbers, or of gradients of parameters */
@@ -95,13 +96,24 @@ QK_FN void qk_count(QK_GLOBAL qk_u8 *block, const struct qk_affine_args *a, qk_u
         QK_ATOMIC_ADD((QK_GLOBAL qk_u32 *)(block + a->status) + word, n);
 }
 
-/* The code of an element, as it is stored: a byte, or four bits of one. */
+/* Bytes of codes that a group makes. */
+QK_FN qk_u32 qk_code_chunk(const struct qk_affine_args *a)
+{
+    return QK_AFFINE_CHUNK / 8 * a->bits;
+}
+
+/* The code of an element, as it is stored: a byte, or some bits of one or two. */
 QK_FN qk_u32 qk_code_at(const QK_GLOBAL qk_u8 *codes, const struct qk_affine_args *a, qk_u32 elem)
 {
-    if (!a->packed)
+    if (a->bits == 8)
         return codes[elem];
     qk_u32 row = elem / a->last_len, in_row = elem - row * a->last_len;
-    return codes[row * a->row_bytes + in_row / 2] >> 4 * (in_row % 2) & 15u;
+    qk_u32 first = in_row % 8 * a->bits, shift = first % 8; /* eight codes fill whole bytes */
+    qk_u32 byte = row * a->row_bytes + in_row / 8 * a->bits + first / 8;
+    qk_u32 code = (qk_u32)codes[byte] >> shift;
+    if (shift + a->bits > 8)
+        code |= (qk_u32)codes[byte + 1] << (8 - shift);
+    return code & ((1u << a->bits) - 1);
 }
 
 /* ---- Floats of any of these dtypes ------------------------------------------------------------

@@ -9,68 +9,80 @@
 /* ---- Codes ------------------------------------------------------------------------------------
  */
 
-/* The clamp comes first, to integers that the type holds exactly; NaN takes the zero point. */
+/*
+ * Of integers the clamp comes first, to what the type holds exactly; NaN takes the zero point. Of
+ * values NaN is taken for 0.
+ */
 QK_FN qk_u32 NAME(encode)(const struct IN(params) * p, RAW from, struct NAME(counts) * counts)
 {
-    WORK x = OF_RAW(from), t = IN(clamp)(x / p->scale, p->least, p->most);
+    WORK x = OF_RAW(from), number = x == x ? x : (WORK)0, t = number / p->scale;
     counts->nonfinite += !NAME(is_finite)(x);
-    return (qk_u32)((qk_i32)IN(whole)(x == x ? t : (WORK)0) + p->zero) & 255u;
+    if (qk_is_valued(p->v))
+        return IN(valued_code)(p->block, p->v, t);
+    return (qk_u32)((qk_i32)IN(whole)(IN(clamp)(t, p->least, p->most)) + p->zero);
 }
 
 QK_FN qk_u32 NAME(encode_at)(const QK_GLOBAL qk_u8 *block, const struct qk_affine_args *a,
                              qk_u32 elem, struct NAME(counts) * counts)
 {
     struct IN(params) p = IN(params_of)(block, a, qk_set_of(a, elem));
-    return NAME(encode)(&p, ((const QK_GLOBAL RAW *)(block + a->input))[elem], counts);
+    return NAME(encode)(&p, ((const QK_GLOBAL RAW *)(block + a->input))[elem], counts) &
+           ((1u << a->bits) - 1);
 }
 
-/* One byte: a code, or two that are neighbours in a row. */
+/* One byte: all codes of a row that have bits in it. Each is counted in its first byte. */
 QK_FN qk_u32 NAME(encode_byte)(const QK_GLOBAL qk_u8 *block, const struct qk_affine_args *a,
                                qk_u32 byte, struct NAME(counts) * counts)
 {
-    if (!a->packed)
+    if (a->bits == 8)
         return NAME(encode_at)(block, a, byte, counts);
-    qk_u32 row = byte / a->row_bytes, in_row = 2 * (byte - row * a->row_bytes);
-    qk_u32 elem = row * a->last_len + in_row;
-    qk_u32 both = NAME(encode_at)(block, a, elem, counts) & 15u;
-    if (in_row + 1 < a->last_len)
-        both |= (NAME(encode_at)(block, a, elem + 1, counts) & 15u) << 4;
-    return both;
+    struct NAME(counts) before = {0, 0};
+    qk_u32 row = byte / a->row_bytes, in_row = byte - row * a->row_bytes, made = 0;
+    qk_u32 octet = in_row / a->bits * 8, first = in_row % a->bits * 8; /* whole bytes, and a bit */
+    qk_u32 n = qk_min(8, a->last_len - octet);
+    for (qk_u32 k = first / a->bits; k < n && k * a->bits < first + 8; k++) {
+        qk_u32 at = k * a->bits, begins = at >= first;
+        qk_u32 code =
+            NAME(encode_at)(block, a, row * a->last_len + octet + k, begins ? counts : &before);
+        made |= begins ? code << (at - first) : code >> (first - at);
+    }
+    return made & 255u;
 }
 
-/* Eight codes of one set to an aligned place. */
+/* Eight codes of one set, which fill as many bytes as a code has bits. */
 QK_FN void NAME(encode_octet)(QK_GLOBAL qk_u8 *block, const struct qk_affine_args *a, qk_u32 elem,
                               struct NAME(counts) * counts)
 {
     struct IN(params) p = IN(params_of)(block, a, qk_set_of(a, elem));
-    QK_GLOBAL qk_u32 *to = (QK_GLOBAL qk_u32 *)(block + a->output);
-    qk_u32 low = 0, high = 0;
+    QK_GLOBAL qk_u8 *to = block + a->output + elem / 8 * a->bits;
+    qk_u32 low = 0, high = 0, mask = (1u << a->bits) - 1; /* four codes each */
     RAW x[8];
     GET8((const QK_GLOBAL RAW *)(block + a->input), elem, x);
-    if (a->packed) {
-        for (int k = 0; k < 8; k++)
-            low |= (NAME(encode)(&p, x[k], counts) & 15u) << 4 * k;
-        to[elem / 8] = low;
-        return;
+    for (qk_u32 k = 0; k < 4; k++) {
+        low |= (NAME(encode)(&p, x[k], counts) & mask) << a->bits * k;
+        high |= (NAME(encode)(&p, x[k + 4], counts) & mask) << a->bits * k;
     }
-    for (int k = 0; k < 4; k++) {
-        low |= NAME(encode)(&p, x[k], counts) << 8 * k;
-        high |= NAME(encode)(&p, x[k + 4], counts) << 8 * k;
+    if (a->bits == 8) {
+        ((QK_GLOBAL qk_u32 *)to)[0] = low;
+        ((QK_GLOBAL qk_u32 *)to)[1] = high;
+    } else if (a->bits == 4) {
+        ((QK_GLOBAL qk_u32 *)to)[0] = low | high << 16;
+    } else {
+        qk_u64 all = low | (qk_u64)high << 4 * a->bits;
+        for (qk_u32 k = 0; k < a->bits; k++)
+            to[k] = (qk_u8)(all >> 8 * k);
     }
-    to[elem / 4] = low;
-    to[elem / 4 + 1] = high;
 }
 
-/* A group makes a chunk of bytes. */
+/* A group makes the bytes of a chunk of codes. */
 QK_KERNEL(NAME(qk_encode), struct qk_affine_args)
 {
-    qk_u32 begin = QK_GROUP * QK_AFFINE_CHUNK;
-    qk_u32 end = begin + qk_min(QK_AFFINE_CHUNK, a.n_bytes - begin);
-    qk_u32 per_byte = a.packed ? 2 : 1, step = a.wide_codes ? 8 / per_byte : 1;
+    qk_u32 chunk = qk_code_chunk(&a), begin = QK_GROUP * chunk;
+    qk_u32 end = begin + qk_min(chunk, a.n_bytes - begin), step = a.wide_codes ? a.bits : 1;
     struct NAME(counts) counts = {0, 0};
     for (qk_u32 i = begin + step * QK_LID; i < end; i += step * QK_LSIZE) {
         if (a.wide_codes && end - i >= step) {
-            NAME(encode_octet)(block, &a, i * per_byte, &counts);
+            NAME(encode_octet)(block, &a, i / step * 8, &counts);
             continue;
         }
         for (qk_u32 k = i; k < end && k < i + step; k++)

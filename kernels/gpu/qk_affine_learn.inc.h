@@ -19,8 +19,8 @@ QK_FN struct NAME(terms) NAME(learn)(QK_GLOBAL qk_u8 *block, const struct qk_aff
 {
     RAW from = ((const QK_GLOBAL RAW *)(block + a->dout))[elem];
     WORK x = OF_RAW(((const QK_GLOBAL RAW *)(block + a->input))[elem]), dout = OF_RAW(from);
-    WORK r = NAME(rounded)(p, x), steps = IN(clamp)(r, p->least, p->most);
-    qk_u32 inside = NAME(inside)(p, r);
+    WORK steps = NAME(steps)(p, x);
+    qk_u32 inside = NAME(inside)(p, x);
     double scale = (double)p->scale, quotient = (double)x / scale;
     struct NAME(terms) t = {0, 0};
     ((QK_GLOBAL RAW *)(block + a->output))[elem] = inside ? from : (RAW)0;

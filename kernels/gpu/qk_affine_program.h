@@ -13,8 +13,15 @@
 
 /* ---- Working precision f32 ------------------------------------------------------------------- */
 
-#define IN(op)      op##_op_in_f32
-#define WORK        float
+#define IN(op)     op##_op_in_f32
+#define WORK       float
+#define BITS       qk_u32
+#define BITS_OF(x) QK_U32(x)
+#define OF_BITS(b) QK_F32(b)
+#define MAN_BITS   23
+#define EXP_BIAS   127
+#include "qk_valued.inc.h"
+
 #define WORK_MAX    QK_F32_MAX
 #define WHOLE       0x1p23f
 #define FLOAT_AT    qk_float_at
@@ -69,8 +76,15 @@
 
 #ifdef QK_FP64
 
-#define IN(op)      op##_op_in_f64
-#define WORK        double
+#define IN(op)     op##_op_in_f64
+#define WORK       double
+#define BITS       qk_u64
+#define BITS_OF(x) QK_U64(x)
+#define OF_BITS(b) QK_F64(b)
+#define MAN_BITS   52
+#define EXP_BIAS   1023
+#include "qk_valued.inc.h"
+
 #define WORK_MAX    QK_WIDE_MAX
 #define WHOLE       0x1p52
 #define FLOAT_AT    qk_wide_at

@@ -4,14 +4,16 @@
  * kernels/codes/linear.h, kernels/tiles/work.inc.h and lib/ops/quant_walk.c; each step here is the
  * same single operation.
  *
- * The including file defines IN(op), WORK, WORK_MAX, WHOLE, from which magnitude on WORK has no
- * fractions, FLOAT_AT(from, kind, i), PUT_FLOAT(to, kind, i, y), which clips, PUT8_FLOATS, the same
- * for eight, and SCALE_MOST(kind) and SCALE_UP(scale, kind).
+ * The including file has included qk_valued.inc.h; it defines IN(op), WORK, WORK_MAX, WHOLE, from
+ * which magnitude on WORK has no fractions, FLOAT_AT(from, kind, i), PUT_FLOAT(to, kind, i, y),
+ * which clips, PUT8_FLOATS, the same for eight, and SCALE_MOST(kind) and SCALE_UP(scale, kind).
  */
 
 struct IN(params) {
     WORK scale, least, most; /* least and most: q_min - zero and q_max - zero, exact */
     qk_i32 zero;
+    const struct qk_values *v;
+    const QK_GLOBAL qk_u8 *block; /* that a table lies in */
 };
 
 /* Half to even, of any size; a zero is positive. Adding WHOLE leaves no bits for a fraction. */
@@ -47,6 +49,8 @@ QK_FN struct IN(params)
     IN(params_of)(const QK_GLOBAL qk_u8 *block, const struct qk_affine_args *a, qk_u32 set)
 {
     struct IN(params) p;
+    p.v = &a->v;
+    p.block = block;
     p.scale = FLOAT_AT(block + a->scale, a->scale_kind, set);
     p.zero = IN(zero_at)(block, a, set);
     p.least = (WORK)(a->q_min - p.zero);
@@ -93,7 +97,8 @@ QK_KERNEL(IN(qk_params), struct qk_affine_args)
             scale = 1;
         }
         PUT_FLOAT(block + a.scale, a.scale_kind, set, scale);
-        ((QK_GLOBAL qk_i32 *)(block + a.zero))[set] = IN(zero_of)(&a, least, most, scale);
+        if (a.zero_kind != QK_ZERO_NONE)
+            ((QK_GLOBAL qk_i32 *)(block + a.zero))[set] = IN(zero_of)(&a, least, most, scale);
     }
 }
 
@@ -102,9 +107,10 @@ QK_KERNEL(IN(qk_params), struct qk_affine_args)
 
 QK_FN WORK IN(decode)(const struct qk_affine_args *a, const struct IN(params) * p, qk_u32 code)
 {
-    qk_u32 sign = a->packed ? 8u : 128u;
+    qk_u32 sign = 1u << (a->bits - 1);
     qk_i32 q = a->is_signed ? (qk_i32)(code ^ sign) - (qk_i32)sign : (qk_i32)code;
-    return IN(clamp)(p->scale * (WORK)(q - p->zero), -WORK_MAX, WORK_MAX);
+    WORK steps = qk_is_valued(p->v) ? IN(value)(p->block, p->v, code) : (WORK)(q - p->zero);
+    return IN(clamp)(p->scale * steps, -WORK_MAX, WORK_MAX);
 }
 
 /* A group does a chunk of elements. */

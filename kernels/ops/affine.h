@@ -48,6 +48,12 @@ struct qp_affine_kernels {
     qp_affine_fn dequantize_backward; /* dout * s */
 
     /*
+     * The same where codes stand for values of their own: there is no zero point, q_min and q_max
+     * are the least and the largest value, and inside = q_min <= x / s <= q_max.
+     */
+    qp_affine_fn fake_backward_values, quantize_backward_values;
+
+    /*
      * fake_backward, and the gradients of scale and zero point: for each element in ascending order
      * the sums of its set grow by
      *

@@ -82,21 +82,34 @@ static inline unsigned NAME(fake_step)(const struct NAME(set) * set, const struc
     return 0;
 }
 
-static inline unsigned NAME(fake_backward_step)(const struct NAME(set) * set,
-                                                const struct NAME(data) * data)
+/* Where dout passes: x is in range, as a code or, of codes with values, as it is. */
+static inline V(mask) NAME(code_inside)(const struct NAME(set) * set, V(lanes) x)
 {
-    const V(lanes) r = NAME(rounded)(set, LOAD(data->x));
-    KEEP(data->out, data->dout, V(within)(r, set->least, set->most));
-    return 0;
+    return V(within)(NAME(rounded)(set, x), set->least, set->most);
 }
 
-static inline unsigned NAME(quantize_backward_step)(const struct NAME(set) * set,
-                                                    const struct NAME(data) * data)
+static inline V(mask) NAME(value_inside)(const struct NAME(set) * set, V(lanes) x)
 {
-    const V(lanes) r = NAME(rounded)(set, LOAD(data->x)), dout = LOAD(data->dout);
-    const V(mask) inside = V(within)(r, set->least, set->most);
-    return NAME(put_gradient)(data->out, V(keep)(inside, V(div)(dout, set->scale)), dout);
+    return V(within)(V(div)(x, set->scale), set->least, set->most);
 }
+
+#define BACKWARD_STEPS(suffix, inside)                                                             \
+    static inline unsigned NAME(fake_backward##suffix##_step)(const struct NAME(set) * set,        \
+                                                              const struct NAME(data) * data)      \
+    {                                                                                              \
+        KEEP(data->out, data->dout, NAME(inside)(set, LOAD(data->x)));                             \
+        return 0;                                                                                  \
+    }                                                                                              \
+                                                                                                   \
+    static inline unsigned NAME(quantize_backward##suffix##_step)(const struct NAME(set) * set,    \
+                                                                  const struct NAME(data) * data)  \
+    {                                                                                              \
+        const V(lanes) dout = LOAD(data->dout), y = V(div)(dout, set->scale);                      \
+        return NAME(put_gradient)(data->out, V(keep)(NAME(inside)(set, LOAD(data->x)), y), dout);  \
+    }
+BACKWARD_STEPS(, code_inside)
+BACKWARD_STEPS(_values, value_inside)
+#undef BACKWARD_STEPS
 
 static inline unsigned NAME(dequantize_backward_step)(const struct NAME(set) * set,
                                                       const struct NAME(data) * data)
@@ -176,6 +189,8 @@ QP_FLATTEN uint64_t NAME(walk)(NAME(step_fn) step, const struct qp_affine *a, co
 ELEMENTWISE(fake)
 ELEMENTWISE(fake_backward)
 ELEMENTWISE(quantize_backward)
+ELEMENTWISE(fake_backward_values)
+ELEMENTWISE(quantize_backward_values)
 ELEMENTWISE(dequantize_backward)
 #undef ELEMENTWISE
 
@@ -209,6 +224,8 @@ static const struct qp_affine_kernels NAME(affine) = {
     .fake_backward = NAME(fake_backward),
     .quantize_backward = NAME(quantize_backward),
     .dequantize_backward = NAME(dequantize_backward),
+    .fake_backward_values = NAME(fake_backward_values),
+    .quantize_backward_values = NAME(quantize_backward_values),
     .learn = NAME(learn),
     .round_zero = NAME(round_zero),
 };

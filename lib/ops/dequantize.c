@@ -26,10 +26,25 @@ struct job {
 /* ---- The problem ------------------------------------------------------------------------------
  */
 
+/* The codes of a storage type, unless others are named. */
+static enum qplan_dtype code_of(enum qplan_storage stored)
+{
+    switch (stored) {
+    case QPLAN_STORAGE_I8:
+        return QPLAN_INT8;
+    case QPLAN_STORAGE_F8_E4M3:
+        return QPLAN_F8E4M3;
+    case QPLAN_STORAGE_F8_E5M2:
+        return QPLAN_F8E5M2;
+    default:
+        return QPLAN_UINT8;
+    }
+}
+
 static enum qplan_status find_code(struct qplan_op *op, struct qplan_error *err)
 {
     const enum qplan_storage stored = qp_op_tensor(op, "input")->dtype;
-    enum qplan_dtype code = stored == QPLAN_STORAGE_I8 ? QPLAN_INT8 : QPLAN_UINT8;
+    enum qplan_dtype code = code_of(stored);
     if (qp_op_value(op, "input_dtype")->given)
         code = qp_op_dtype(op, "input_dtype");
     QP_TRY(qp_quant_set_code(op, "input_dtype", code, err));
@@ -47,15 +62,16 @@ static enum qplan_status find_row_len(const struct qplan_op *op, uint64_t *shape
 {
     const struct qp_quant *quant = op->state;
     const struct qp_op_value *given = qp_op_value(op, "row_len");
-    uint64_t most = rank > 0 ? shape[rank - 1] : 1, least = most;
-    if (quant->packed && rank > 0) {
-        most *= 2;
-        least = most ? most - 1 : 0;
+    const uint64_t bits = quant->place.bits, bytes = rank > 0 ? shape[rank - 1] : 1;
+    uint64_t most = bytes, least = bytes;
+    if (quant->packed && rank > 0) { /* less than a byte is left over */
+        most = bytes * 8 / bits;
+        least = bytes ? (bytes - 1) * 8 / bits + 1 : 0;
     }
     const uint64_t row_len = given->given ? (uint64_t)given->number : most;
     if (row_len < least || row_len > most)
         return qp_op_fail_field(op, QPLAN_ERR_INVALID, "row_len", err,
-                                "does not fit the input: expected %" PRIu64 " or %" PRIu64
+                                "does not fit the input: expected %" PRIu64 " to %" PRIu64
                                 ", found %" PRIu64,
                                 least, most, row_len);
     if (rank > 0)
@@ -86,6 +102,12 @@ static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 
 /* ---- The work ---------------------------------------------------------------------------------
  */
+
+static enum qplan_status validate(struct qp_op_call *call, struct qplan_error *err)
+{
+    QP_TRY(qp_quant_validate_params(call, err));
+    return qp_quant_validate_codes(call, err);
+}
 
 /* Decodes to the output itself where that is in working precision, else through a buffer. */
 static void unit(void *ctx, unsigned worker, uint64_t u)
@@ -128,11 +150,11 @@ static void run(struct qp_op_call *call)
 
 /* The key is the working precision. */
 static const struct qp_op_kernel kernels[] = {
-    QP_QUANT_KERNEL(QPLAN_ISA_AVX512, QP_BIT(QPLAN_STORAGE_F32), qp_quant_validate, run),
-    QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_BIT(QPLAN_STORAGE_F32), qp_quant_validate, run),
+    QP_QUANT_KERNEL(QPLAN_ISA_AVX512, QP_BIT(QPLAN_STORAGE_F32), validate, run),
+    QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_BIT(QPLAN_STORAGE_F32), validate, run),
     QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64),
-                    qp_quant_validate, run),
-    QP_QUANT_DEVICE(QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64), qp_quant_validate,
+                    validate, run),
+    QP_QUANT_DEVICE(QP_BIT(QPLAN_STORAGE_F32) | QP_BIT(QPLAN_STORAGE_F64), validate,
                     qp_quant_launch_decode),
 };
 
@@ -141,25 +163,42 @@ static const struct qp_op_kernel kernels[] = {
         FIELDS " output_dtype=f16; input:U8 " X " byte; scale " P " scale; zero_point:U8 " P       \
                " zero",
 
-/* Of rows that begin a byte each. */
+/* Of rows that begin a byte each, and of codes that stand for values. */
 #define PACKED(FIELDS, X, P)                                                                       \
     FIELDS " input_dtype=int4; input:U8 " X " byte; scale " P " scale; zero_point " P " zero",
-#define PACKED_per_tensor  PACKED("row_len=9", "7,5", "1")
-#define PACKED_per_channel PACKED("axis=1 row_len=9", "3,7,5", "7")
+#define VALUED(FIELDS, X, HALF, P)                                                                 \
+    FIELDS "; input:F8_E4M3 " X " float 126; scale " P " scale",                                   \
+        FIELDS " output_dtype=f16; input:F8_E5M2 " X " float 123; scale " P " scale",              \
+        FIELDS " input_dtype=f4e2m1; input:U8 " HALF " byte; scale " P " scale",                   \
+        FIELDS " input_dtype=nf4; input:U8 " HALF " byte; scale " P " scale",
+#define DENSE(TYPE) "input_dtype=" TYPE "; input:U8 3,63 byte; scale 1 scale; zero_point 1 zero",
+#define PACKED_per_tensor                                                                          \
+    PACKED("row_len=9", "7,5", "1")                                                                \
+    VALUED("", "3,2731", "3,2731", "1")                                                            \
+    DENSE("int2") DENSE("uint3") DENSE("int5") DENSE("uint6") DENSE("int7")
+#define PACKED_per_channel                                                                         \
+    PACKED("axis=1 row_len=9", "3,7,5", "7")                                                       \
+    VALUED("axis=0", "5,1000", "5,500", "5")                                                       \
+    "axis=0 input_dtype=int3; input:U8 9,24 byte; scale 9 scale; zero_point 9 zero",
 #define PACKED_per_group                                                                           \
     PACKED("group_size=5 ragged=true row_len=17", "3,9", "3,4")                                    \
-    PACKED("group_size=32", "35,64", "35,4")
-#define PACKED_per_token PACKED("row_len=7", "13,3,4", "13,3")
+    PACKED("group_size=32", "35,64", "35,4")                                                       \
+    VALUED("group_size=5 ragged=true", "3,18", "3,9", "3,4")                                       \
+    VALUED("group_size=32", "35,128", "35,64", "35,4")
+#define PACKED_per_token                                                                           \
+    PACKED("row_len=7", "13,3,4", "13,3")                                                          \
+    VALUED("", "9,1000", "9,500", "9")
 #define PACKED_per_block                                                                           \
-    PACKED("block_rows=3 block_cols=5 ragged=true row_len=11", "2,7,6", "2,3,3")
+    PACKED("block_rows=3 block_cols=5 ragged=true row_len=11", "2,7,6", "2,3,3")                   \
+    VALUED("block_rows=3 block_cols=5 ragged=true", "2,7,12", "2,7,6", "2,3,3")
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {                                       \
         QP_FIELDS_##G{.name = "input_dtype",                                                       \
                       .type = QPLAN_FIELD_NAME,                                                    \
-                      .fallback = "(int8 for I8, uint8 for U8)",                                   \
+                      .fallback = "(int8, uint8, f8e4m3 or f8e5m2, as the input is stored)",       \
                       .names = QP_CODE_NAMES,                                                      \
-                      .about = "of the codes; 4-bit ones must be named"},                          \
+                      .about = "of the codes; those of fewer than 8 bits must be named"},          \
         {.name = "output_dtype",                                                                   \
          .type = QPLAN_FIELD_NAME,                                                                 \
          .fallback = "(that of scale)",                                                            \
@@ -170,10 +209,10 @@ static const struct qp_op_kernel kernels[] = {
          .fallback = "(all that the bytes hold)",                                                  \
          .least = 0,                                                                               \
          .most = QP_MAX_EXTENT,                                                                    \
-         .about = "last extent of 4-bit codes: twice that of the bytes, or one less"},             \
+         .about = "last extent of codes of fewer than 8 bits, where bytes have room for more"},    \
     };                                                                                             \
     static const struct qplan_op_argument_info arguments_##G[] = {                                 \
-        {.name = "input", .direction = QPLAN_OP_IN, .dtypes = "I8|U8", .shape = "[X]"},            \
+        {.name = "input", .direction = QPLAN_OP_IN, .dtypes = QP_CODE_STORAGES, .shape = "[X]"},   \
         QP_ARGUMENT_SCALE(QP_FP, P),                                                               \
         QP_ARGUMENT_ZERO_POINT(P),                                                                 \
         {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = QP_FP, .shape = "[X]"},            \
@@ -183,9 +222,10 @@ static const struct qp_op_kernel kernels[] = {
         .info = {.name = "dequantize_" #G,                                                         \
                  .category = "quantize",                                                           \
                  .summary = "numbers of codes",                                                    \
-                 .formula = "output = scale * (input - zero_point), clipped to the finite range",  \
+                 .formula = "output = scale * (input - zero_point), clipped to the finite range; " \
+                            "codes of floats and nf4: output = scale * value",                     \
                  .oracle = "torch quantized_decomposed.dequantize_* and Tensor.dequantize() with " \
-                           "an f32 scale: the same bits",                                          \
+                           "an f32 scale: the same bits; codes of floats: ml_dtypes",              \
                  QP_OP_LIST(fields, fields_##G),                                                   \
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \

@@ -29,8 +29,8 @@ struct job {
     const struct qp_quant *quant;
     const struct qp_source_kernels *source;
     const struct qp_quantizer *quantizer;
-    const struct qp_view *input, *scale, *zero;
-    uint64_t n_sets; /* also of a tensor without elements */
+    const struct qp_view *input, *scale, *zero; /* zero: NULL where codes have none */
+    uint64_t n_sets;                            /* also of a tensor without elements */
     struct table table;
     pthread_mutex_t lock; /* of lo and hi */
     atomic_uint_fast64_t nonfinite;
@@ -53,10 +53,26 @@ static enum qplan_status set_scale_dtype(struct qplan_op *op, struct qplan_error
                             qplan_storage_name(op->key));
 }
 
+/* Values of such codes are around 0, and none is left out. */
+static enum qplan_status check_values(struct qplan_op *op, struct qplan_error *err)
+{
+    const char *name = qplan_dtype_name(((const struct qp_quant *)op->state)->code);
+    if (qp_op_is(op, "scheme", "asymmetric"))
+        return qp_op_fail_field(op, QPLAN_ERR_INVALID, "scheme", err,
+                                "%s codes have no zero point: expected symmetric, found asymmetric",
+                                name);
+    if (qp_op_number(op, "narrow_range"))
+        return qp_op_fail_field(op, QPLAN_ERR_INVALID, "narrow_range", err,
+                                "%s codes are no integers: expected false, found true", name);
+    return QPLAN_OK;
+}
+
 /* What narrow_range makes of q_min, and whether the zero point of the scheme is a code. */
 static enum qplan_status set_scheme(struct qplan_op *op, struct qplan_error *err)
 {
     struct qp_code_rule *rule = &((struct qp_quant *)op->state)->rule;
+    if (qp_is_valued(rule->kind))
+        return check_values(op, err);
     rule->asymmetric = qp_op_is(op, "scheme", "asymmetric");
     if (qp_op_number(op, "narrow_range") && ++rule->q_min > rule->q_max)
         return qp_op_fail_field(op, QPLAN_ERR_INVALID, "narrow_range", err,
@@ -82,6 +98,8 @@ static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
     QP_TRY(set_scale_dtype(op, err));
     QP_TRY(qp_op_make_output(op, "scale", qp_dtype_storage(quant->rule.scale_dtype),
                              geometry->shape, geometry->rank, err));
+    if (qp_quant_is_valued(quant))
+        return QPLAN_OK;
     return qp_op_make_output(op, "zero_point", QPLAN_STORAGE_I32, geometry->shape, geometry->rank,
                              err);
 }
@@ -228,7 +246,8 @@ static void store(const struct job *job, unsigned worker, uint64_t set, size_t n
     void *room = qp_view_room(job->scale, set, n, w.elems[0]);
     job->source->work->store(job->quant->rule.scale_dtype, n, job->table.scale + set * size, room);
     qp_view_put(job->scale, set, n, room);
-    qp_view_put(job->zero, set, n, job->table.zero + set);
+    if (job->zero)
+        qp_view_put(job->zero, set, n, job->table.zero + set);
 }
 
 static void store_unit(void *ctx, unsigned worker, uint64_t u)
@@ -319,14 +338,17 @@ static const struct qp_op_kernel kernels[] = {
      .keys = QP_FP_BITS,
      .class = QP_OP_ELEMENTWISE,
      .workspace = qp_quant_workspace,
-     .scratch = qp_quant_range_bytes,
+     .scratch = qp_quant_dynamic_bytes,
      .launch = qp_quant_launch_dynamic,
      .finish = finish_on_device},
 };
 
 #define EXAMPLE(FIELDS, X, P)                                                                      \
     FIELDS " nonfinite=saturate; input " X " finite",                                              \
-        FIELDS " output_dtype=uint4 scheme=asymmetric scale_dtype=bf16; input " X " finite",
+        FIELDS " output_dtype=uint4 scheme=asymmetric scale_dtype=bf16; input " X " finite",       \
+        FIELDS " output_dtype=f8e4m3 nonfinite=saturate; input " X " any",                         \
+        FIELDS " output_dtype=nf4 scale_dtype=bf16; input " X " finite",                           \
+        FIELDS " output_dtype=int5; input " X " finite",
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {                                       \
@@ -351,7 +373,7 @@ static const struct qp_op_kernel kernels[] = {
     };                                                                                             \
     static const struct qplan_op_argument_info arguments_##G[] = {                                 \
         {.name = "input", .direction = QPLAN_OP_IN, .dtypes = QP_FP, .shape = "[X]"},              \
-        {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = "I8|U8", .shape = "[X]"},          \
+        {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = QP_CODE_STORAGES, .shape = "[X]"}, \
         {.name = "scale", .direction = QPLAN_OP_OUT, .dtypes = QP_FP, .shape = (P)},               \
         {.name = "zero_point", .direction = QPLAN_OP_OUT, .dtypes = "I32", .shape = (P)},          \
     };                                                                                             \
@@ -366,7 +388,9 @@ static const struct qp_op_kernel kernels[] = {
                      "of an unsigned type; asymmetric: scale = (hi - lo) / (q_max - q_min), "      \
                      "zero_point = clamp(q_min - rne(lo / scale), q_min, q_max); scale "           \
                      "rounded up to its dtype, 1 for a set of zeros; output = "                    \
-                     "clamp(rne(input / scale) + zero_point, q_min, q_max)",                       \
+                     "clamp(rne(input / scale) + zero_point, q_min, q_max); codes of floats and "  \
+                     "nf4: scale = max(-lo, hi) / the largest value, no zero_point, output as "    \
+                     "quantize has it",                                                            \
                  .oracle =                                                                         \
                      "torch choose_qparams_per_token is symmetric with narrow_range but for its "  \
                      "floor of 1e-5; MinMaxObserver: the same scales above its floor of 2^-23, "   \

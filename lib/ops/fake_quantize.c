@@ -22,18 +22,32 @@ static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
 /* ---- Rows -------------------------------------------------------------------------------------
  */
 
+#define KERNEL(ISA, KEYS, TAKES, RUN)                                                              \
+    {                                                                                              \
+        .backend = QPLAN_BACKEND_CPU, .isa = (ISA), .keys = (KEYS), .class = QP_OP_ELEMENTWISE,    \
+        .takes = (TAKES), .workspace = qp_quant_workspace, .validate = qp_quant_validate_all,      \
+        .run = (RUN)                                                                               \
+    }
+
 static const struct qp_op_kernel kernels[] = {
-    QP_QUANT_KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS, qp_quant_validate_all, run),
-    QP_QUANT_KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_validate_all, run),
+    KERNEL(QPLAN_ISA_AVX2, QP_FP_BITS, qp_quant_takes_integers, run),
+    KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_takes_integers, run),
+    KERNEL(QPLAN_ISA_AVX512, QP_QUANT_VECTOR_BITS, qp_quant_takes_values, qp_quant_run_values),
+    KERNEL(QPLAN_ISA_AVX2, QP_QUANT_VECTOR_BITS, qp_quant_takes_values, qp_quant_run_values),
+    KERNEL(QPLAN_ISA_SCALAR, QP_FP_BITS, qp_quant_takes_values, qp_quant_run_values),
     QP_QUANT_DEVICE(QP_FP_BITS, qp_quant_validate_all, launch),
 };
 
 #define EXAMPLE(FIELDS, X, P)                                                                      \
     FIELDS " q_min=-9 q_max=7 nonfinite=saturate; input " X " any; scale " P                       \
-           " scale; zero_point " P " zero",
+           " scale; zero_point " P " zero",                                                        \
+        VALUED(FIELDS, "f8e4m3", X, P) VALUED(FIELDS, "f8e5m2", X, P)                              \
+            VALUED(FIELDS, "f4e2m1", X, P) VALUED(FIELDS, "nf4", X, P)
+#define VALUED(FIELDS, TYPE, X, P)                                                                 \
+    FIELDS " code_dtype=" TYPE " nonfinite=saturate; input " X " any; scale " P " scale",
 
 #define ROW(G, VARIANT, P)                                                                         \
-    static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_Q,             \
+    static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_CODE,          \
                                                             QP_FIELD_NONFINITE};                   \
     static const struct qplan_op_argument_info arguments_##G[] = {                                 \
         QP_ARGUMENT_DATA("input"),                                                                 \
@@ -47,7 +61,8 @@ static const struct qp_op_kernel kernels[] = {
                  .category = "quantize",                                                           \
                  .summary = "data as codes would give it back",                                    \
                  .formula = "output = scale * (clamp(rne(input / scale) + zero_point, q_min, "     \
-                            "q_max) - zero_point)",                                                \
+                            "q_max) - zero_point); codes of floats and nf4: scale * the value "    \
+                            "nearest to input / scale, as quantize has it",                        \
                  .oracle = "torch fake_quantize_per_tensor_affine and "                            \
                            "fake_quantize_per_channel_affine: equal but where "                    \
                            "rne(x * (1 / s)) differs and for |x / s| >= 2^63",                     \

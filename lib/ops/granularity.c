@@ -159,7 +159,7 @@ enum qplan_status qp_op_geometry(const struct qplan_op *op, const uint64_t *shap
     const struct problem p = {op, shape, rank, product(shape, rank), out, err};
     *out = (struct qp_op_geometry){0};
     QP_TRY(makers[op->row->variant](&p));
-    /* What rows of 4-bit codes are padded to is an extent of the data, not of the picture. */
+    /* What rows of packed codes are padded to is an extent of the data, not of the picture. */
     out->sets.last_len = rank ? shape[rank - 1] : 1;
     return QPLAN_OK;
 }

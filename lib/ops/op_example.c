@@ -58,6 +58,13 @@ static double byte_value(uint32_t *state, int64_t limit)
     return (double)(qp_hard_random(state) >> 8 & 255);
 }
 
+/* A code of a float of 8 bits that is a number: its size is at most the limit. */
+static double float_code(uint32_t *state, int64_t limit)
+{
+    const uint32_t random = qp_hard_random(state) >> 8;
+    return (double)(random % ((uint32_t)limit + 1) + (random >> 16 & 128));
+}
+
 /* Below the limit. */
 static double index_below(uint32_t *state, int64_t limit)
 {
@@ -79,7 +86,7 @@ static const struct kind {
 } kinds[] = {
     {"any", any_value, false},   {"finite", finite_value, false}, {"scale", scale_value, false},
     {"zero", zero_value, false}, {"byte", byte_value, false},     {"index", index_below, false},
-    {"grid", coordinate, false}, {"offset", index_below, true},
+    {"grid", coordinate, false}, {"offset", index_below, true},   {"float", float_code, false},
 };
 
 /* An integer is cut to what its dtype holds: the low bytes, which come first. */

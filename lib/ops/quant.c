@@ -40,15 +40,39 @@ enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum
                                     struct qplan_error *err)
 {
     struct qp_quant *quant = state(op);
+    const struct qp_op_tensor *zero = qp_op_tensor(op, "zero_point");
     quant->rule.type = qp_code_type(code);
     if (!quant->rule.type)
         return qp_op_fail_field(op, QPLAN_ERR_UNSUPPORTED, field, err,
-                                "no kernel for these codes: expected int8, uint8, int4 or uint4, "
+                                "no kernel for these codes: expected a type of at most 8 bits, "
                                 "found %s",
                                 qplan_dtype_name(code));
     quant->code = code;
-    quant->packed = qplan_dtype_bits(code) == 4;
-    quant->place = qp_row_place((uint8_t)qplan_dtype_bits(code), qplan_dtype_is_signed(code));
+    quant->rule.kind = quant->rule.type->kind;
+    quant->packed = quant->rule.type->bits < 8;
+    quant->place = qp_row_place(quant->rule.type->bits, quant->rule.type->is_signed);
+    if (qp_quant_is_valued(quant) && zero && zero->read)
+        return qp_op_fail_tensor(op, QPLAN_ERR_INVALID, "zero_point", err,
+                                 "%s codes have none: expected no such tensor",
+                                 qplan_dtype_name(code));
+    return QPLAN_OK;
+}
+
+/* The values of such codes are what they are: nothing is left out of them. */
+static enum qplan_status set_values(struct qplan_op *op, struct qplan_error *err)
+{
+    static const char *const ends[] = {"q_min", "q_max"};
+    struct qp_quant *quant = state(op);
+    for (size_t i = 0; i < QP_COUNT(ends); i++) {
+        const struct qp_op_value *end = qp_op_value(op, ends[i]);
+        if (end->given)
+            return qp_op_fail_field(op, QPLAN_ERR_INVALID, ends[i], err,
+                                    "%s codes are no integers: expected none, found %" PRId64,
+                                    qplan_dtype_name(quant->code), end->number);
+    }
+    quant->rule.q_max = (int32_t)quant->rule.type->largest;
+    quant->rule.q_min = -quant->rule.q_max;
+    quant->zero_min = quant->zero_max = 0;
     return QPLAN_OK;
 }
 
@@ -69,13 +93,40 @@ static enum qplan_status set_range(struct qplan_op *op, int32_t q_min, int32_t q
     return QPLAN_OK;
 }
 
+/* Those of the type that is named. */
+static enum qplan_status set_code_range(struct qplan_op *op, struct qplan_error *err)
+{
+    struct qp_quant *quant = state(op);
+    int32_t q_min, q_max;
+    if (qp_quant_is_valued(quant))
+        return set_values(op, err);
+    (void)qplan_dtype_range(quant->code, &q_min, &q_max);
+    QP_TRY(set_range(op, q_min, q_max, err));
+    if (quant->rule.q_min >= q_min && quant->rule.q_max <= q_max)
+        return QPLAN_OK;
+    return qp_op_fail_field(op, QPLAN_ERR_INVALID, quant->rule.q_min < q_min ? "q_min" : "q_max",
+                            err, "outside %s: expected %" PRId32 " to %" PRId32 ", found %" PRId32,
+                            qplan_dtype_name(quant->code), q_min, q_max,
+                            quant->rule.q_min < q_min ? quant->rule.q_min : quant->rule.q_max);
+}
+
 /* The shape that codes of data of this shape are stored in. */
 static void code_shape(const struct qp_quant *quant, const uint64_t *shape, unsigned rank,
                        uint64_t *out)
 {
     memcpy(out, shape, rank * sizeof shape[0]);
     if (quant->packed && rank > 0)
-        out[rank - 1] = qp_div_up(shape[rank - 1], 2);
+        out[rank - 1] = qp_place_line_bytes(&quant->place, shape[rank - 1]);
+}
+
+bool qp_quant_takes_values(const struct qplan_op *op)
+{
+    return qp_quant_is_valued(state(op));
+}
+
+bool qp_quant_takes_integers(const struct qplan_op *op)
+{
+    return !qp_quant_is_valued(state(op));
 }
 
 /* ---- Checks of whole families -----------------------------------------------------------------
@@ -86,16 +137,8 @@ enum qplan_status qp_quant_check_codes(struct qplan_op *op, struct qplan_error *
     struct qp_quant *quant = state(op);
     const struct qp_op_tensor *input = qp_op_tensor(op, "input");
     uint64_t shape[QPLAN_MAX_RANK];
-    int32_t q_min, q_max;
     QP_TRY(qp_quant_set_code(op, "output_dtype", qp_op_dtype(op, "output_dtype"), err));
-    (void)qplan_dtype_range(quant->code, &q_min, &q_max);
-    QP_TRY(set_range(op, q_min, q_max, err));
-    if (quant->rule.q_min < q_min || quant->rule.q_max > q_max)
-        return qp_op_fail_field(op, QPLAN_ERR_INVALID,
-                                quant->rule.q_min < q_min ? "q_min" : "q_max", err,
-                                "outside %s: expected %" PRId32 " to %" PRId32 ", found %" PRId32,
-                                qplan_dtype_name(quant->code), q_min, q_max,
-                                quant->rule.q_min < q_min ? quant->rule.q_min : quant->rule.q_max);
+    QP_TRY(set_code_range(op, err));
     code_shape(quant, input->shape, input->rank, shape);
     return qp_op_make_output(op, "output", qp_dtype_storage(quant->code), shape, input->rank, err);
 }
@@ -103,7 +146,6 @@ enum qplan_status qp_quant_check_codes(struct qplan_op *op, struct qplan_error *
 enum qplan_status qp_quant_check_floats(struct qplan_op *op, const char *output,
                                         struct qplan_error *err)
 {
-    struct qp_quant *quant = state(op);
     const struct qp_op_tensor *dout = qp_op_tensor(op, "dout"), *input = qp_op_tensor(op, "input");
     const struct qp_op_tensor *data = dout ? dout : input;
     if (dout && input) {
@@ -112,10 +154,12 @@ enum qplan_status qp_quant_check_floats(struct qplan_op *op, const char *output,
     }
     QP_TRY(qp_quant_check(op, data->shape, data->rank, err));
     QP_TRY(qp_quant_check_scale_dtype(op, data->dtype, err));
-    quant->zero_min = -QP_QUANT_LIMIT;
-    quant->zero_max = QP_QUANT_LIMIT;
-    if (!qp_op_value(op, "q_min")->none)
+    if (qp_op_value(op, "code_dtype")->given) {
+        QP_TRY(qp_quant_set_code(op, "code_dtype", qp_op_dtype(op, "code_dtype"), err));
+        QP_TRY(set_code_range(op, err));
+    } else {
         QP_TRY(set_range(op, -128, 127, err));
+    }
     return qp_op_make_output(op, output, data->dtype, data->shape, data->rank, err);
 }
 

@@ -30,12 +30,27 @@
 #define QP_FIELD_OUTPUT_CODE                                                                       \
     {                                                                                              \
         .name = "output_dtype", .type = QPLAN_FIELD_NAME, .fallback = "int8",                      \
-        .names = QP_CODE_NAMES, .about = "of the codes; 4-bit ones are U8, two in a byte"          \
+        .names = QP_CODE_NAMES,                                                                    \
+        .about = "of the codes; fewer than 8 bits are a dense stream of U8, low bits first, in "   \
+                 "rows that begin a byte"                                                          \
     }
-#define QP_CODE_NAMES "int8|uint8|int4|uint4|int16|uint16"
+#define QP_CODE_NAMES                                                                              \
+    "int8|uint8|int4|uint4|int16|uint16|int2|int3|int5|int6|int7|uint2|uint3|uint5|uint6|uint7|"   \
+    "f8e4m3|f8e5m2|f4e2m1|nf4"
+#define QP_CODE_STORAGES "I8|U8|F8_E4M3|F8_E5M2"
 
 /* q_min and q_max of operators that have no codes. */
 #define QP_FIELDS_Q QP_FIELD_Q("q_min", "-128"), QP_FIELD_Q("q_max", "127")
+
+/* The same where a code type may be named. */
+#define QP_FIELDS_CODE                                                                             \
+    {.name = "code_dtype",                                                                         \
+     .type = QPLAN_FIELD_NAME,                                                                     \
+     .fallback = "(integers from q_min to q_max)",                                                 \
+     .names = QP_CODE_NAMES,                                                                       \
+     .about = "the codes that are meant; those of floats and nf4 have no q_min and q_max"},        \
+        QP_FIELD_Q("q_min", "(that of code_dtype, else -128)"),                                    \
+        QP_FIELD_Q("q_max", "(that of code_dtype, else 127)")
 
 /* Float data, which an output of its dtype and layout may overwrite. */
 #define QP_ARGUMENT_DATA(NAME)                                                                     \
@@ -83,13 +98,16 @@
 /* ---- The problem ------------------------------------------------------------------------------
  */
 
-/* Begins the state of every row of the family. */
+/*
+ * Begins the state of every row of the family. Where codes stand for values of their own, q_min and
+ * q_max are the least and the largest value, in scales, all of which are integers.
+ */
 struct qp_quant {
     struct qp_op_geometry geometry;
-    struct qp_code_rule rule;   /* type (if there are codes), q_min, q_max; never bounded */
+    struct qp_code_rule rule;   /* type (if one is named), q_min, q_max; never bounded */
     int32_t zero_min, zero_max; /* what zero points may be */
-    enum qplan_dtype code;      /* of the codes, if there are any */
-    bool packed;                /* codes are 4-bit */
+    enum qplan_dtype code;      /* of the codes, if a type is named */
+    bool packed;                /* codes have fewer than 8 bits */
     struct qp_place place;      /* of codes, in rows along the last axis */
     bool float_zero; /* zero points are floats, rounded and clamped to the codes; else integers */
 };
@@ -103,8 +121,19 @@ enum qplan_status qp_quant_check(struct qplan_op *op, const uint64_t *shape, uns
 enum qplan_status qp_quant_check_scale_dtype(const struct qplan_op *op, enum qplan_storage data,
                                              struct qplan_error *err);
 
+/* Whether codes stand for values of their own: they have no zero points. */
+static inline bool qp_quant_is_valued(const struct qp_quant *quant)
+{
+    return quant->rule.type && qp_is_valued(quant->rule.type->kind);
+}
+
+/* For kernels that only take problems with such codes, or only the others. */
+bool qp_quant_takes_values(const struct qplan_op *op);
+bool qp_quant_takes_integers(const struct qplan_op *op);
+
 /*
- * Sets code, packed and place. UNSUPPORTED for codes of 16 bits.
+ * Sets code, packed and place. UNSUPPORTED for codes of 16 bits; INVALID for a zero point beside
+ * codes that have none.
  */
 enum qplan_status qp_quant_set_code(struct qplan_op *op, const char *field, enum qplan_dtype code,
                                     struct qplan_error *err);
@@ -139,6 +168,9 @@ enum qplan_status qp_quant_validate_all(struct qp_op_call *call, struct qplan_er
 /* How many of n elements are not finite. */
 uint64_t qp_quant_nonfinite(const struct qp_source_kernels *source, const void *src, size_t n);
 
+/* VALUE for the first code of "input" that is no number, with their count. */
+enum qplan_status qp_quant_validate_codes(struct qp_op_call *call, struct qplan_error *err);
+
 /* VALUE for the first element that is not finite, with their count. Uses the buffers below. */
 enum qplan_status qp_quant_validate_finite(const struct qp_op_call *call, const char *argument,
                                            struct qplan_error *err);
@@ -163,8 +195,11 @@ struct qp_quant_worker {
 uint64_t qp_quant_workspace(const struct qplan_op *op);
 struct qp_quant_worker qp_quant_worker(const struct qp_op_call *call, unsigned worker);
 
-/* A unit is one element short of a chunk: it may begin one early, so that no byte is cut. */
-#define QP_QUANT_UNIT (QP_OP_CHUNK - 1)
+/* Codes that fill whole bytes, however many bits they have. */
+#define QP_QUANT_GRAIN 8
+
+/* A unit is so much short of a chunk: it may begin that early, so that no byte is cut. */
+#define QP_QUANT_UNIT (QP_OP_CHUNK - (QP_QUANT_GRAIN - 1))
 
 /* Units of a whole run, and where the u-th begins and ends. */
 uint64_t qp_quant_units(const struct qp_quant *quant);
@@ -210,6 +245,9 @@ void qp_quant_put_codes(const struct qp_op_call *call, const struct qp_view *vie
 
 /* Codes of "input" with the parameters of the call, by the rule; counts what is not finite. */
 void qp_quant_run_codes(struct qp_op_call *call, const struct qp_code_rule *rule);
+
+/* What the codes of "input" stand for, in "output", where they stand for values of their own. */
+void qp_quant_run_values(struct qp_op_call *call);
 
 /* The kernels for the data of an op, and one of them over all of it; counts as its rows ask. */
 const struct qp_affine_kernels *qp_quant_affine(const struct qplan_op *op);

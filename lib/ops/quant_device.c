@@ -6,7 +6,7 @@
 
 #include "kernels/gpu/qk_affine_args.h"
 #include "lib/base/check.h"
-#include "lib/device/lane.h"
+#include "lib/device/code_values.h"
 
 #include <string.h>
 
@@ -47,16 +47,16 @@ static void set_geometry(struct qk_affine_args *a, const struct qp_sets *sets)
 static void set_codes(struct qk_affine_args *a, const struct qp_quant *quant)
 {
     const struct qp_sets *sets = &quant->geometry.sets;
-    a->packed = quant->packed;
+    a->bits = quant->rule.type ? quant->rule.type->bits : 8;
     a->is_signed = quant->rule.type && quant->rule.type->is_signed;
     a->n_bytes = a->n_elems;
     a->wide_codes = a->wide;
     if (!quant->packed || a->n_elems == 0)
         return;
     a->last_len = (qk_u32)sets->last_len;
-    a->row_bytes = (qk_u32)qp_div_up(a->last_len, 2);
+    a->row_bytes = (qk_u32)qp_place_line_bytes(&quant->place, sets->last_len);
     a->n_bytes = a->n_elems / a->last_len * a->row_bytes;
-    a->wide_codes = a->wide && a->last_len % 2 == 0;
+    a->wide_codes = a->wide && a->last_len * a->bits % 8 == 0;
 }
 
 /* Where the parameters are and what they are stored as. */
@@ -88,6 +88,9 @@ static struct qk_affine_args make_args(const struct qp_op_run *run)
                                .count = qp_op_is(op, "nonfinite", "saturate")};
     set_geometry(&a, &quant->geometry.sets);
     set_codes(&a, quant);
+    if (quant->rule.type)
+        a.v = qp_device_values(&quant->rule);
+    a.v.book = op->block.scratch;
     set_params(&a, run);
     return a;
 }
@@ -99,6 +102,20 @@ static enum qplan_status launch(struct qp_op_run *run, enum qk_kernel kernel, ui
 {
     const struct qp_launch what = {kernel, (uint32_t)qp_div_up(n, each), GROUP_SIZE, a, sizeof *a};
     return qp_lane_launch(run->lane, &what, err);
+}
+
+uint64_t qp_quant_book_bytes(const struct qplan_op *op)
+{
+    const struct qp_quant *quant = op->state;
+    return quant->rule.kind == QP_CODES_BOOK ? QP_BOOK_BYTES : 0;
+}
+
+/* The table of values, before any launch that reads it. */
+static enum qplan_status copy_book(struct qp_op_run *run, const struct qk_affine_args *a,
+                                   struct qplan_error *err)
+{
+    const struct qp_quant *quant = run->call->op->state;
+    return qp_device_copy_book(run->lane, &quant->rule, a->v.book, err);
 }
 
 /* The kernels of a float dtype and of a working precision. */
@@ -138,6 +155,7 @@ enum qplan_status qp_quant_launch_floats(struct qp_op_run *run, enum qp_quant_st
     a.input = qp_op_at(run, x);
     a.dout = qp_op_at(run, qp_op_tensor(op, "dout") ? "dout" : x);
     a.output = qp_op_at(run, output);
+    QP_TRY(copy_book(run, &a, err));
     return launch(run, row_of(run)->steps[step], a.n_elems, QK_AFFINE_CHUNK, &a, err);
 }
 
@@ -146,7 +164,8 @@ enum qplan_status qp_quant_launch_codes(struct qp_op_run *run, struct qplan_erro
     struct qk_affine_args a = make_args(run);
     a.input = qp_op_at(run, "input");
     a.output = qp_op_at(run, "output");
-    return launch(run, row_of(run)->encode, a.n_bytes, QK_AFFINE_CHUNK, &a, err);
+    QP_TRY(copy_book(run, &a, err));
+    return launch(run, row_of(run)->encode, a.n_bytes, qk_code_chunk(&a), &a, err);
 }
 
 enum qplan_status qp_quant_launch_decode(struct qp_op_run *run, struct qplan_error *err)
@@ -156,6 +175,7 @@ enum qplan_status qp_quant_launch_decode(struct qp_op_run *run, struct qplan_err
     a.input = qp_op_at(run, "input");
     a.output = qp_op_at(run, "output");
     a.float_kind = float_kind(qp_op_tensor(op, "output")->dtype);
+    QP_TRY(copy_book(run, &a, err));
     return launch(run, op->work == QPLAN_F64 ? qk_decode_op_in_f64_id : qk_decode_op_in_f32_id,
                   a.n_elems, QK_AFFINE_CHUNK, &a, err);
 }
@@ -203,11 +223,17 @@ static uint64_t parts_of(const struct qp_sets *sets)
 }
 
 /* The ranges of all parts: lo, then hi. */
-uint64_t qp_quant_range_bytes(const struct qplan_op *op)
+static uint64_t range_bytes(const struct qplan_op *op)
 {
     const struct qp_sets *sets = &((const struct qp_quant *)op->state)->geometry.sets;
     const uint64_t n = sets->n_sets * parts_of(sets), size = op->work == QPLAN_F64 ? 8 : 4;
     return 2 * qp_div_up(n * size, 64) * 64;
+}
+
+/* A table, if there is one, and behind it the ranges. */
+uint64_t qp_quant_dynamic_bytes(const struct qplan_op *op)
+{
+    return qp_quant_book_bytes(op) + range_bytes(op);
 }
 
 static enum qplan_status launch_ranges(struct qp_op_run *run, const struct qk_affine_args *a,
@@ -231,12 +257,13 @@ enum qplan_status qp_quant_launch_dynamic(struct qp_op_run *run, struct qplan_er
     a.asymmetric = quant->rule.asymmetric;
     a.parts = (qk_u32)parts_of(&quant->geometry.sets);
     a.part_len = PART_ELEMS;
-    a.lo = op->block.scratch;
-    a.hi = a.lo + (qk_u32)(qp_quant_range_bytes(op) / 2);
+    a.lo = op->block.scratch + (qk_u32)qp_quant_book_bytes(op);
+    a.hi = a.lo + (qk_u32)(range_bytes(op) / 2);
     a.n_sets = (qk_u32)qp_op_tensor(op, "scale")->n_elems; /* also of data without elements */
     a.count = 0;                                           /* the ranges count */
+    QP_TRY(copy_book(run, &a, err));
     QP_TRY(launch_ranges(run, &a, err));
     QP_TRY(launch(run, op->work == QPLAN_F64 ? qk_params_op_in_f64_id : qk_params_op_in_f32_id,
                   a.n_sets, QK_SET_BLOCK, &a, err));
-    return launch(run, row_of(run)->encode, a.n_bytes, QK_AFFINE_CHUNK, &a, err);
+    return launch(run, row_of(run)->encode, a.n_bytes, qk_code_chunk(&a), &a, err);
 }

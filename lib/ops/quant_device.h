@@ -12,8 +12,12 @@
 #define QP_QUANT_DEVICE(KEYS, VALIDATE, LAUNCH)                                                    \
     {                                                                                              \
         .isa = QPLAN_ISA_SCALAR, .keys = (KEYS), .class = QP_OP_ELEMENTWISE,                       \
-        .workspace = qp_quant_workspace, .validate = (VALIDATE), .launch = (LAUNCH)                \
+        .workspace = qp_quant_workspace, .validate = (VALIDATE), .scratch = qp_quant_book_bytes,   \
+        .launch = (LAUNCH)                                                                         \
     }
+
+/* The scratch: room for the values of codes that are places in a table. */
+uint64_t qp_quant_book_bytes(const struct qplan_op *op);
 
 /*
  * Problems of each granularity, E(fields, shape of the data, shape of the parameters): of sets that
@@ -55,10 +59,10 @@ enum qplan_status qp_quant_launch_decode(struct qp_op_run *run, struct qplan_err
 enum qplan_status qp_quant_launch_learn(struct qp_op_run *run, struct qplan_error *err);
 
 /*
- * dynamic_quantize_G: ranges, which the scratch has room for, parameters, codes. The status then
- * has the count of what is not finite and the first set whose scale is too large.
+ * dynamic_quantize_G: ranges, which the scratch has room for too, parameters, codes. The status
+ * then has the count of what is not finite and the first set whose scale is too large.
  */
-uint64_t qp_quant_range_bytes(const struct qplan_op *op);
+uint64_t qp_quant_dynamic_bytes(const struct qplan_op *op);
 enum qplan_status qp_quant_launch_dynamic(struct qp_op_run *run, struct qplan_error *err);
 
 #endif

@@ -11,6 +11,7 @@ struct job {
     struct qp_op_call *call;
     const struct qp_source_kernels *source;
     const struct qp_quantizer *quantizer; /* codes */
+    const struct qp_quantizer *decoder;   /* the same in working precision */
     const struct qp_code_rule *rule;
     qp_affine_fn work;
     const struct qp_view *dout, *input, *output;
@@ -68,6 +69,44 @@ void qp_quant_run_codes(struct qp_op_call *call, const struct qp_code_rule *rule
     job.rule = rule;
     job.quantizer = qp_quantizer(qp_op_float(call->op->key), rule->type->kind, call->op->isa);
     run_job(&job, code_unit);
+}
+
+/* ---- Values of codes --------------------------------------------------------------------------
+ */
+
+/* A result may take the place of its input, so a tile is encoded before it is decoded. */
+static void value_unit(void *ctx, unsigned worker, uint64_t u)
+{
+    struct job *job = ctx;
+    const struct qp_work_kernels *work = job->source->work;
+    struct qp_quant_worker w = qp_quant_worker(job->call, worker);
+    uint64_t begin, end;
+    qp_quant_unit(job->call->op->state, u, &begin, &end);
+    const size_t n = (size_t)(end - begin), size = job->source->elem_bytes;
+    const char *x = qp_view_get(job->input, begin, n, w.elems[0]);
+    char *out = qp_view_room(job->output, begin, n, w.elems[0]);
+    char *y = job->source->dtype == work->work ? out : w.elems[1];
+    struct qp_quant_tile t;
+    count_nonfinite(job, x, n);
+    for (size_t at = 0; at < n; at += t.n) {
+        qp_quant_next(job->call, &w, begin + at, end, &t);
+        job->quantizer->quantize(&t.tile, x + at * size, job->rule, t.scale, t.zero, w.codes);
+        job->decoder->dequantize(&t.tile, w.codes, job->rule, t.scale, t.zero,
+                                 y + at * work->work_bytes);
+    }
+    if (y != out)
+        work->store(job->source->dtype, n, y, out);
+    qp_view_put(job->output, begin, n, out);
+}
+
+void qp_quant_run_values(struct qp_op_call *call)
+{
+    const struct qp_quant *quant = call->op->state;
+    struct job job = make_job(call, "output");
+    job.rule = &quant->rule;
+    job.quantizer = qp_quantizer(qp_op_float(call->op->key), quant->rule.kind, call->op->isa);
+    job.decoder = qp_quantizer(call->op->work, quant->rule.kind, call->op->isa);
+    run_job(&job, value_unit);
 }
 
 /* ---- Floats -----------------------------------------------------------------------------------

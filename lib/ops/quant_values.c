@@ -104,10 +104,24 @@ enum qplan_status qp_quant_validate_params(const struct qp_op_call *call, struct
 struct scan {
     const struct qp_op_call *call;
     const struct qp_view *view;
-    const struct qp_source_kernels *source;
-    atomic_uint_fast64_t count; /* of all elements that are not finite */
-    atomic_uint_fast64_t first; /* chunk with one, the lowest */
+    const struct qp_source_kernels *source; /* of floats */
+    const struct qp_float_grid *grid;       /* of codes, each of them a byte */
+    atomic_uint_fast64_t count;             /* of all elements that are not finite */
+    atomic_uint_fast64_t first;             /* chunk with one, the lowest */
 };
+
+static bool is_number(const struct qp_float_grid *grid, uint8_t code)
+{
+    return (code & (grid->sign - 1)) <= grid->top;
+}
+
+static uint64_t count_no_numbers(const struct qp_float_grid *grid, const uint8_t *codes, size_t n)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += !is_number(grid, codes[i]);
+    return count;
+}
 
 static void scan_unit(void *ctx, unsigned worker, uint64_t unit)
 {
@@ -115,8 +129,9 @@ static void scan_unit(void *ctx, unsigned worker, uint64_t unit)
     const struct qp_quant_worker buffers = qp_quant_worker(scan->call, worker);
     const uint64_t at = unit * QP_OP_CHUNK;
     const size_t n = qp_op_chunk(scan->view->n_elems, unit);
-    const uint64_t found =
-        qp_quant_nonfinite(scan->source, qp_view_get(scan->view, at, n, buffers.elems[0]), n);
+    const void *from = qp_view_get(scan->view, at, n, buffers.elems[0]);
+    const uint64_t found = scan->grid ? count_no_numbers(scan->grid, from, n)
+                                      : qp_quant_nonfinite(scan->source, from, n);
     if (found == 0)
         return;
     (void)atomic_fetch_add(&scan->count, found);
@@ -152,6 +167,26 @@ enum qplan_status qp_quant_validate_finite(const struct qp_op_call *call, const 
     return qp_op_fail_value(op, argument, at - 1, err,
                             "%" PRIuFAST64 " values are not finite: expected none, found %s",
                             scan.count, name_of_nonfinite(value));
+}
+
+enum qplan_status qp_quant_validate_codes(struct qp_op_call *call, struct qplan_error *err)
+{
+    const struct qp_quant *quant = call->op->state;
+    struct scan scan = {
+        .call = call, .view = qp_op_view(call, "input"), .grid = &quant->rule.type->grid};
+    uint8_t stored, code = 0;
+    if (quant->rule.kind != QP_CODES_FLOAT || quant->packed)
+        return QPLAN_OK; /* every code is a number */
+    atomic_init(&scan.first, UINT64_MAX);
+    qp_op_units(call->op, qp_op_chunks(scan.view->n_elems), scan_unit, &scan);
+    if (scan.count == 0)
+        return QPLAN_OK;
+    uint64_t at = scan.first * QP_OP_CHUNK;
+    for (; is_number(scan.grid, code); at++)
+        code = *(const uint8_t *)qp_view_get(scan.view, at, 1, &stored);
+    return qp_op_fail_value(call->op, "input", at - 1, err,
+                            "%" PRIuFAST64 " codes are no numbers: expected none, found 0x%02x",
+                            scan.count, code);
 }
 
 /* ---- For kernels ------------------------------------------------------------------------------

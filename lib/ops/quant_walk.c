@@ -55,13 +55,14 @@ uint64_t qp_quant_units(const struct qp_quant *quant)
     return qp_div_up(quant->geometry.sets.n_elems, QP_QUANT_UNIT);
 }
 
-/* Units begin at multiples of their size or, for 4-bit codes, one before, where a byte begins. */
+/* Units begin at multiples of their size or, where bytes have more than a code, where one begins.
+ */
 static uint64_t cut(const struct qp_quant *quant, uint64_t elem)
 {
     const struct qp_sets *sets = &quant->geometry.sets;
     if (elem >= sets->n_elems)
         return sets->n_elems;
-    return quant->packed ? elem - elem % sets->last_len % 2 : elem;
+    return quant->packed ? elem - elem % sets->last_len % QP_QUANT_GRAIN : elem;
 }
 
 void qp_quant_unit(const struct qp_quant *quant, uint64_t u, uint64_t *begin, uint64_t *end)

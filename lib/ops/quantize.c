@@ -31,7 +31,20 @@ static const struct qp_op_kernel kernels[] = {
 #define EXAMPLE(FIELDS, X, P)                                                                      \
     FIELDS " nonfinite=saturate; input " X " any; scale " P " scale; zero_point " P " zero",       \
         FIELDS " output_dtype=uint4 q_max=14 nonfinite=saturate; input " X " any; scale " P        \
-               " scale; zero_point:I8 " P " zero",
+               " scale; zero_point:I8 " P " zero",                                                 \
+        VALUED(FIELDS, "f8e4m3", X, P) VALUED(FIELDS, "f8e5m2", X, P)                              \
+            VALUED(FIELDS, "f4e2m1", X, P) VALUED(FIELDS, "nf4", X, P) FIELDS                      \
+        " output_dtype=int3 nonfinite=saturate; input " X " any; scale " P " scale",
+#define VALUED(FIELDS, TYPE, X, P)                                                                 \
+    FIELDS " output_dtype=" TYPE " nonfinite=saturate; input " X " any; scale " P " scale",
+#define DENSE(TYPE)                                                                                \
+    "output_dtype=" TYPE " nonfinite=saturate; input 5,167 any; scale 1 scale",                    \
+        "output_dtype=" TYPE " nonfinite=saturate; input 35,168 any; scale 1 scale",
+#define MORE_per_tensor DENSE("int2") DENSE("uint3") DENSE("int5") DENSE("uint6") DENSE("int7")
+#define MORE_per_channel
+#define MORE_per_group
+#define MORE_per_token
+#define MORE_per_block
 
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {                                       \
@@ -44,17 +57,19 @@ static const struct qp_op_kernel kernels[] = {
         {.name = "input", .direction = QPLAN_OP_IN, .dtypes = QP_FP, .shape = "[X]"},              \
         QP_ARGUMENT_SCALE(QP_FP, P),                                                               \
         QP_ARGUMENT_ZERO_POINT(P),                                                                 \
-        {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = "I8|U8", .shape = "[X]"},          \
+        {.name = "output", .direction = QPLAN_OP_OUT, .dtypes = QP_CODE_STORAGES, .shape = "[X]"}, \
     };                                                                                             \
-    QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
+    QP_QUANT_EXAMPLES(G, EXAMPLE, MORE_##G)                                                        \
     static const struct qp_op_row row_##G = {                                                      \
         .info = {.name = "quantize_" #G,                                                           \
                  .category = "quantize",                                                           \
                  .summary = "codes of data, with given scales and zero points",                    \
-                 .formula = "output = clamp(rne(input / scale) + zero_point, q_min, q_max)",       \
+                 .formula = "output = clamp(rne(input / scale) + zero_point, q_min, q_max); "      \
+                            "codes of floats and nf4: the nearest value to input / scale, half "   \
+                            "to even, of nf4 to the lower one, and at an end the last one",        \
                  .oracle = "torch fake_quantize_per_channel_affine on one channel per element: "   \
                            "equal codes but where rne(x * (1 / s)) differs and for "               \
-                           "|x / s| >= 2^63",                                                      \
+                           "|x / s| >= 2^63; codes of floats: ml_dtypes, clamped",                 \
                  QP_OP_LIST(fields, fields_##G),                                                   \
                  QP_OP_LIST(arguments, arguments_##G)},                                            \
         .variant = (VARIANT),                                                                      \

@@ -12,7 +12,11 @@ static enum qplan_status check(struct qplan_op *op, struct qplan_error *err)
 
 static void run(struct qp_op_call *call)
 {
-    qp_quant_run_floats(call, qp_quant_affine(call->op)->quantize_backward, "dinput");
+    const struct qp_affine_kernels *kernels = qp_quant_affine(call->op);
+    qp_quant_run_floats(call,
+                        qp_quant_takes_values(call->op) ? kernels->quantize_backward_values
+                                                        : kernels->quantize_backward,
+                        "dinput");
 }
 
 static enum qplan_status launch(struct qp_op_run *run, struct qplan_error *err)
@@ -31,26 +35,31 @@ static const struct qp_op_kernel kernels[] = {
 
 #define EXAMPLE(FIELDS, X, P)                                                                      \
     FIELDS " q_min=-9 q_max=7; dout " X " any; input " X " any; scale " P " scale; zero_point " P  \
-           " zero",
+           " zero",                                                                                \
+        FIELDS " code_dtype=f8e4m3; dout " X " any; input " X " any; scale " P " scale",           \
+        FIELDS " code_dtype=nf4; dout " X " any; input " X " any; scale " P " scale",
 
 #define ROW(G, VARIANT, P)                                                                         \
-    static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_Q};            \
+    static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_CODE};         \
     static const struct qplan_op_argument_info arguments_##G[] = {                                 \
         QP_ARGUMENT_DATA("dout"),  QP_ARGUMENT_DATA("input"),    QP_ARGUMENT_SCALE(QP_FP, P),      \
         QP_ARGUMENT_ZERO_POINT(P), QP_ARGUMENT_RESULT("dinput"),                                   \
     };                                                                                             \
     QP_QUANT_EXAMPLES(G, EXAMPLE, )                                                                \
     static const struct qp_op_row row_##G = {                                                      \
-        .info = {.name = "quantize_" #G "_backward",                                               \
-                 .category = "quantize",                                                           \
-                 .summary = "gradient through codes: straight where they were not clamped",        \
-                 .formula = "u = rne(input / scale) + zero_point; dinput = q_min <= u <= q_max ? " \
-                            "dout / scale : 0; NaN data: 0",                                       \
-                 .oracle = "torch fake quantize autograd divided by the scale: the same bits "     \
-                           "where the masks agree and dout is finite; torch multiplies by the "    \
-                           "mask, so NaN leaks",                                                   \
-                 QP_OP_LIST(fields, fields_##G),                                                   \
-                 QP_OP_LIST(arguments, arguments_##G)},                                            \
+        .info =                                                                                    \
+            {.name = "quantize_" #G "_backward",                                                   \
+             .category = "quantize",                                                               \
+             .summary = "gradient through codes: straight where they were not clamped",            \
+             .formula =                                                                            \
+                 "u = rne(input / scale) + zero_point; dinput = q_min <= u <= q_max ? "            \
+                 "dout / scale : 0; codes of floats and nf4: u = input / scale, q_min and q_max "  \
+                 "their ends; NaN data: 0",                                                        \
+             .oracle = "torch fake quantize autograd divided by the scale: the same bits "         \
+                       "where the masks agree and dout is finite; torch multiplies by the "        \
+                       "mask, so NaN leaks",                                                       \
+             QP_OP_LIST(fields, fields_##G),                                                       \
+             QP_OP_LIST(arguments, arguments_##G)},                                                \
         .variant = (VARIANT),                                                                      \
         QP_OP_LIST(kernels, kernels),                                                              \
         QP_OP_LIST(examples, examples_##G),                                                        \

@@ -106,19 +106,19 @@ def file_bytes(metadata, tensors):
 
 
 class Cases:
-    def __init__(self):
-        self.files = {}
+    def __init__(self, script):
+        self.files, self.script = {}, script
 
     def add(self, op, name, desc, inputs, expect, compare="bit", **rules):
         metadata = {"op": op, "desc": json.dumps(desc), "compare": compare, **rules,
-                    "origin": "formula, exact rationals rounded once (make_embedding.py)"}
+                    "origin": f"formula, exact rationals rounded once ({self.script})"}
         tensors = dict(inputs)
         tensors.update({f"expect.{key}": value for key, value in expect.items()})
         self.files[f"{op}-own-{name}.safetensors"] = file_bytes(metadata, tensors)
 
     def refuse(self, op, name, desc, inputs, code=3):
         metadata = {"op": op, "desc": json.dumps(desc), "compare": "bit", "exit": str(code),
-                    "origin": "a refusal of the contract (make_embedding.py)"}
+                    "origin": f"a refusal of the contract ({self.script})"}
         self.files[f"{op}-own-refuse-{name}.safetensors"] = file_bytes(metadata, inputs)
 
 
@@ -460,13 +460,8 @@ def parameter_refusals(cases):
                  {"min": tensor("F32", [1, 1], [0]), "max": tensor("F32", [1, 1], [1])})
 
 
-def main():
-    cases = Cases()
-    for part in (bag_cases, bag_refusals, embedding_cases, parameter_cases, parameter_refusals):
-        part(cases)
-    mine = {path.name for op in ("embedding", "embedding_backward", "embedding_bag",
-                                 "embedding_bag_backward", "params_from_statistics")
-            for path in HERE.glob(f"{op}-own-*.safetensors")}
+def write_or_check(cases, mine):
+    """Cases to files, or with --check compared with mine, the files that are there."""
     if "--check" not in sys.argv[1:]:
         for name in mine - cases.files.keys():
             (HERE / name).unlink()
@@ -476,8 +471,18 @@ def main():
     bad = sorted((mine ^ cases.files.keys()) |
                  {name for name, data in cases.files.items()
                   if name in mine and (HERE / name).read_bytes() != data})
-    print("\n".join(f"{name}: not what make_embedding.py makes" for name in bad))
+    print("\n".join(f"{name}: not what {cases.script} makes" for name in bad))
     return 1 if bad else 0
+
+
+def main():
+    cases = Cases("make_embedding.py")
+    for part in (bag_cases, bag_refusals, embedding_cases, parameter_cases, parameter_refusals):
+        part(cases)
+    mine = {path.name for op in ("embedding", "embedding_backward", "embedding_bag",
+                                 "embedding_bag_backward", "params_from_statistics")
+            for path in HERE.glob(f"{op}-own-*.safetensors")}
+    return write_or_check(cases, mine)
 
 
 if __name__ == "__main__":

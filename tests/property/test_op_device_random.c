@@ -1,7 +1,7 @@
 /*
  * test_op_device_random.c - the quantize family on a device that is the device text as host C,
  * against the scalar kernels: random shapes at every granularity, every dtype of data, scales and
- * zero points, data of random bits, tensors with gaps.
+ * zero points, codes of all kinds, data of random bits, tensors with gaps.
  */
 #include "op_random.h"
 
@@ -68,34 +68,74 @@ static void put_byte(enum qplan_storage dtype, unsigned char *to)
     *to = (unsigned char)random_bits(&seed);
 }
 
+/* Codes of floats: few that are no numbers, so that most problems run. */
+static void put_code(enum qplan_storage dtype, unsigned char *to)
+{
+    put_byte(dtype, to);
+    if (random_below(&seed, 20000) > 0)
+        *to &= dtype == QPLAN_STORAGE_F8_E4M3 ? 0xfe : dtype == QPLAN_STORAGE_F8_E5M2 ? 0xfb : 0xff;
+}
+
+/* ---- Codes ------------------------------------------------------------------------------------
+ */
+
+static const struct code {
+    const char *name;
+    enum qplan_storage stored;
+    unsigned bits;
+    bool valued;
+    const char *q_max; /* of integers */
+} codes[] = {
+    {"int8", QPLAN_STORAGE_I8, 8, false, "100"},
+    {"uint8", QPLAN_STORAGE_U8, 8, false, "100"},
+    {"int4", QPLAN_STORAGE_U8, 4, false, "6"},
+    {"uint4", QPLAN_STORAGE_U8, 4, false, "6"},
+    {"int2", QPLAN_STORAGE_U8, 2, false, "1"},
+    {"uint3", QPLAN_STORAGE_U8, 3, false, "6"},
+    {"int5", QPLAN_STORAGE_U8, 5, false, "6"},
+    {"uint6", QPLAN_STORAGE_U8, 6, false, "60"},
+    {"int7", QPLAN_STORAGE_U8, 7, false, "60"},
+    {"f8e4m3", QPLAN_STORAGE_F8_E4M3, 8, true, NULL},
+    {"f8e5m2", QPLAN_STORAGE_F8_E5M2, 8, true, NULL},
+    {"f4e2m1", QPLAN_STORAGE_U8, 4, true, NULL},
+    {"nf4", QPLAN_STORAGE_U8, 4, true, NULL},
+};
+
 /* ---- Problems ---------------------------------------------------------------------------------
  */
 
 static void add_params(struct problem *p, struct memory *m, const struct family *f,
-                       const struct layout *l, enum qplan_storage data)
+                       const struct layout *l, enum qplan_storage data, const struct code *code)
 {
     static const enum qplan_storage ints[] = {QPLAN_STORAGE_I32, QPLAN_STORAGE_I8,
                                               QPLAN_STORAGE_U8};
     const bool wide = data == QPLAN_STORAGE_F64 || f->codes_in;
     const enum qplan_storage scale = dtypes[random_below(&seed, wide ? 4 : 3)];
     add_input(p, m, "scale", scale, l->set_rank, l->sets, put_scale);
-    if (random_below(&seed, 4))
+    if (random_below(&seed, code->valued ? 100 : 4) > (code->valued ? 98 : 0))
         add_input(p, m, "zero_point", f->float_zero ? scale : ints[random_below(&seed, 3)],
                   l->set_rank, l->sets, put_zero);
 }
 
-static void add_fields(struct problem *p, const struct family *f, enum qplan_storage data)
+static void add_code(struct problem *p, const struct family *f, const struct code *code)
 {
-    static const char *const codes[] = {"int8", "uint8", "int4", "uint4"};
-    static const char *const types[] = {"f32", "f16", "bf16", "f64"};
-    const size_t code = random_below(&seed, 4);
-    if (f->codes_out) {
-        set(p, "output_dtype", codes[code]);
-        set(p, "q_max", code == 0 || code == 1 ? "100" : "6");
-    } else if (!f->codes_in) {
+    if (f->codes_in || f->codes_out)
+        set(p, f->codes_in ? "input_dtype" : "output_dtype", code->name);
+    else if (code->valued)
+        set(p, "code_dtype", code->name);
+    else
         set(p, "q_min", "-13");
+    if (f->codes_out && !code->valued)
+        set(p, "q_max", code->q_max);
+    else if (!f->codes_in && !code->valued)
         set(p, "q_max", "900");
-    }
+}
+
+static void add_fields(struct problem *p, const struct family *f, enum qplan_storage data,
+                       const struct code *code)
+{
+    static const char *const types[] = {"f32", "f16", "bf16", "f64"};
+    add_code(p, f, code);
     if (f->forward)
         set(p, "nonfinite", "saturate");
     if (f->codes_in && random_below(&seed, 2))
@@ -104,30 +144,38 @@ static void add_fields(struct problem *p, const struct family *f, enum qplan_sto
         set(p, "grad_factor", "-0.3");
     if (f->params)
         return;
-    set(p, "scheme", random_below(&seed, 2) ? "asymmetric" : "symmetric");
+    set(p, "scheme", !code->valued && random_below(&seed, 2) ? "asymmetric" : "symmetric");
     set(p, "scale_dtype", types[random_below(&seed, data == QPLAN_STORAGE_F64 ? 4 : 3)]);
 }
 
-static enum qplan_storage random_data(const struct family *f)
+/* Codes of the whole layout, in as many bytes as its rows fill. */
+static void add_codes(struct problem *p, struct memory *m, const struct layout *l,
+                      const struct code *code)
 {
-    if (f->codes_in)
-        return random_below(&seed, 2) ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8;
-    return dtypes[random_below(&seed, 4)];
+    const int64_t bytes = (l->shape[2] * (int64_t)code->bits + 7) / 8;
+    add_input(p, m, "input", code->stored, 3, SHAPE(l->shape[0], l->shape[1], bytes),
+              code->valued ? put_code : put_byte);
+    if (code->bits < 8)
+        set_number(p, "row_len", l->shape[2]);
 }
 
 static void random_problem(struct problem *p, struct memory *m, const struct family *f,
                            char name[64])
 {
     const struct layout l = random_layout(&seed, (int)random_below(&seed, GRANULARITIES));
-    const enum qplan_storage data = random_data(f);
+    const struct code *code = &codes[f->float_zero ? 0 : random_below(&seed, COUNT(codes))];
+    const enum qplan_storage data = f->codes_in ? code->stored : dtypes[random_below(&seed, 4)];
     *p = make(f->verb, &l, name);
     (void)strncat(name, f->tail, 63 - strlen(name));
     if (f->dout)
         add_input(p, m, "dout", data, 3, l.shape, put_data);
-    add_input(p, m, "input", data, 3, l.shape, f->codes_in ? put_byte : put_data);
+    if (f->codes_in)
+        add_codes(p, m, &l, code);
+    else
+        add_input(p, m, "input", data, 3, l.shape, put_data);
     if (f->params)
-        add_params(p, m, f, &l, data);
-    add_fields(p, f, data);
+        add_params(p, m, f, &l, data, code);
+    add_fields(p, f, data, code);
 }
 
 static void test_random_problems(void **state)

@@ -30,22 +30,44 @@ static int32_t code_f64(double value, double scale, int32_t zero, int32_t least,
 /* ---- Quantize ---------------------------------------------------------------------------------
  */
 
-/* One byte per code, out of a tensor that may be packed. */
+static int64_t row_bytes(const struct layout *l, unsigned bits)
+{
+    return up(l->shape[2] * bits, 8);
+}
+
+/* A code out of a tensor that may be packed, bit by bit. */
 static int32_t stored_code(const struct layout *l, const uint8_t *out, unsigned bits,
                            bool is_signed, size_t elem)
 {
-    if (bits == 8)
-        return is_signed ? (int8_t)out[elem] : out[elem];
     const size_t row = elem / (size_t)l->shape[2], col = elem % (size_t)l->shape[2];
-    const unsigned byte = out[row * (size_t)up(l->shape[2], 2) + col / 2];
-    const int32_t nibble = (int32_t)(col % 2 ? byte >> 4 : byte & 15);
-    return is_signed && nibble > 7 ? nibble - 16 : nibble;
+    const uint8_t *bytes = out + row * (size_t)row_bytes(l, bits);
+    int32_t code = 0;
+    for (size_t i = 0; i < bits; i++) {
+        const size_t bit = col * bits + i;
+        code |= (bytes[bit / 8] >> bit % 8 & 1) << i;
+    }
+    return is_signed && code >> (bits - 1) ? code - (1 << bits) : code;
+}
+
+/* Whether the bits behind the codes of every row are 0. */
+static bool has_clean_ends(const struct layout *l, const uint8_t *out, unsigned bits)
+{
+    const size_t n = (size_t)row_bytes(l, bits), used = (size_t)l->shape[2] * bits % 8;
+    bool clean = true;
+    for (size_t r = 1; used && r <= (size_t)(l->shape[0] * l->shape[1]); r++)
+        clean &= out[r * n - 1] >> used == 0;
+    return clean;
 }
 
 static const struct {
     const char *name;
+    unsigned bits;
     int32_t least, most;
-} codes[] = {{"int8", -128, 127}, {"uint8", 0, 255}, {"int4", -8, 7}, {"uint4", 0, 15}};
+} codes[] = {{"int8", 8, -128, 127}, {"uint8", 8, 0, 255}, {"int4", 4, -8, 7},
+             {"uint4", 4, 0, 15},    {"int2", 2, -2, 1},   {"uint2", 2, 0, 3},
+             {"int3", 3, -4, 3},     {"uint3", 3, 0, 7},   {"int5", 5, -16, 15},
+             {"uint5", 5, 0, 31},    {"int6", 6, -32, 31}, {"uint6", 6, 0, 63},
+             {"int7", 7, -64, 63},   {"uint7", 7, 0, 127}};
 
 static void one_quantize(uint64_t *seed, enum qplan_isa isa, bool wide)
 {
@@ -55,15 +77,15 @@ static void one_quantize(uint64_t *seed, enum qplan_isa isa, bool wide)
     static uint8_t out[MOST + 1];
     struct layout l = random_layout(seed, (int)random_below(seed, GRANULARITIES));
     const size_t k = random_below(seed, COUNT(codes));
-    const unsigned bits = k < 2 ? 8 : 4;
+    const unsigned bits = codes[k].bits;
     int32_t least = codes[k].least, most = codes[k].most;
     char name[64];
     struct problem p = make("quantize", &l, name);
     set(&p, "output_dtype", codes[k].name);
     set(&p, "nonfinite", "saturate");
     if (random_below(seed, 2)) {
-        most -= (int32_t)random_below(seed, 5);
-        least += (int32_t)random_below(seed, 4);
+        most -= (int32_t)random_below(seed, bits == 2 ? 2 : 4);
+        least += (int32_t)random_below(seed, bits == 2 ? 2 : 4);
         set_number(&p, "q_min", least);
         set_number(&p, "q_max", most);
     }
@@ -77,7 +99,7 @@ static void one_quantize(uint64_t *seed, enum qplan_isa isa, bool wide)
     add(&p, "input", f, 3, l.shape, wide ? (void *)x64 : x32);
     add(&p, "scale", QPLAN_STORAGE_F32, l.set_rank, l.sets, s32);
     add(&p, "zero_point", QPLAN_STORAGE_I32, l.set_rank, l.sets, zero);
-    const int64_t stored[3] = {l.shape[0], l.shape[1], bits == 8 ? l.shape[2] : up(l.shape[2], 2)};
+    const int64_t stored[3] = {l.shape[0], l.shape[1], row_bytes(&l, bits)};
     add(&p, "output", k == 0 ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8, 3, stored, out);
     p.preference.isa = isa;
     p.preference.threads = 1 + (unsigned)random_below(seed, 3);
@@ -88,11 +110,9 @@ static void one_quantize(uint64_t *seed, enum qplan_isa isa, bool wide)
         const size_t set = set_of(&l, i);
         const int32_t want = wide ? code_f64(x64[i], s64[set], zero[set], least, most)
                                   : code_f32(x32[i], s32[set], zero[set], least, most);
-        assert_int_equal(stored_code(&l, out, bits, least < 0 || codes[k].least < 0, i), want);
+        assert_int_equal(stored_code(&l, out, bits, codes[k].least < 0, i), want);
     }
-    const size_t row_bytes = (size_t)stored[2];
-    for (size_t r = 0; bits == 4 && l.shape[2] % 2 && r < (size_t)(l.shape[0] * l.shape[1]); r++)
-        assert_int_equal(out[(r + 1) * row_bytes - 1] >> 4, 0);
+    assert_true(has_clean_ends(&l, out, bits));
     assert_int_equal(out[(size_t)(stored[0] * stored[1] * stored[2])], 0xa5);
 }
 
@@ -116,11 +136,11 @@ static void one_dequantize(uint64_t *seed, enum qplan_isa isa)
     static uint8_t in[MOST];
     struct layout l = random_layout(seed, (int)random_below(seed, GRANULARITIES));
     const size_t k = random_below(seed, COUNT(codes));
-    const unsigned bits = k < 2 ? 8 : 4;
+    const unsigned bits = codes[k].bits;
     char name[64];
     struct problem p = make("dequantize", &l, name);
     set(&p, "input_dtype", codes[k].name);
-    if (bits == 4)
+    if (bits < 8)
         set_number(&p, "row_len", l.shape[2]);
     for (size_t i = 0; i < l.n_sets; i++) {
         s32[i] = (float)random_scale(seed);
@@ -128,7 +148,7 @@ static void one_dequantize(uint64_t *seed, enum qplan_isa isa)
     }
     for (size_t i = 0; i < sizeof in; i++)
         in[i] = (uint8_t)random_bits(seed);
-    const int64_t stored[3] = {l.shape[0], l.shape[1], bits == 8 ? l.shape[2] : up(l.shape[2], 2)};
+    const int64_t stored[3] = {l.shape[0], l.shape[1], row_bytes(&l, bits)};
     add(&p, "input", k == 0 ? QPLAN_STORAGE_I8 : QPLAN_STORAGE_U8, 3, stored, in);
     add(&p, "scale", QPLAN_STORAGE_F32, l.set_rank, l.sets, s32);
     add(&p, "zero_point", QPLAN_STORAGE_I32, l.set_rank, l.sets, zero);
