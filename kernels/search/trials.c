@@ -4,6 +4,7 @@
 #include "trials.h"
 
 #define ISA    QPLAN_ISA_SCALAR
+#define SUMS   trial_sums
 #define TRIALS qp_scalar_trials
 #include "trials.inc.h"
 

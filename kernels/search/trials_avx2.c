@@ -6,6 +6,7 @@
 #if defined(__AVX2__)
 
 #define ISA    QPLAN_ISA_AVX2
+#define SUMS   trial_sums
 #define TRIALS qp_avx2_trials
 #include "trials.inc.h"
 

@@ -6,6 +6,7 @@
 #if defined(__AVX512BW__)
 
 #define ISA    QPLAN_ISA_AVX512
+#define SUMS   trial_sums
 #define TRIALS qp_avx512_trials
 #include "trials.inc.h"
 
