@@ -4,7 +4,6 @@
 #include "trials.h"
 
 #define ISA    QPLAN_ISA_SCALAR
-#define SUMS   trial_sums
 #define TRIALS qp_scalar_trials
 #include "trials.inc.h"
 

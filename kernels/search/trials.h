@@ -22,6 +22,7 @@
 /*
  * Ways to make codes of values x: rne(x * step + shift), brought to least .. most, one for each of
  * n trials. 0 is within least .. most, and steps and shifts are at most 2^20 in size.
+ * Arrays are 0 behind the n-th trial.
  */
 struct qp_trials {
     unsigned n;

@@ -1,7 +1,7 @@
 /*
  * trials.inc.h - the loops of trials, once for every level: they are plain C in a shape that
- * compilers make vectors of. The including file defines ISA, SUMS (trial_sums, or a function that
- * it defines before) and TRIALS, the name of the row.
+ * compilers make vectors of. The including file defines ISA and TRIALS, the name of the row; where
+ * it defines VECTOR_SUMS, too, what trials_vector.inc.h wants.
  */
 
 #include "kernels/dtypes/bits.h"
@@ -80,6 +80,12 @@ static void trial_sums(size_t n, const float *x, const int16_t *fixed,
         sums->x += sum_values(n, fixed);
 }
 
+#if defined(VECTOR_SUMS)
+#include "trials_vector.inc.h"
+#else
+#define VECTOR_SUMS trial_sums
+#endif
+
 /* Adding it to a double rounds it to units of 2^-bits, and the lower bits count them. */
 static inline double shift_of(int bits)
 {
@@ -140,5 +146,11 @@ DEFINE_ERRORS(f64, double)
 #undef SHIFT_F32
 
 const struct qp_trial_kernels TRIALS = {
-    ISA, relate_f32, relate_f64, SUMS, trial_weighted_sums, trial_errors_f32, trial_errors_f64,
+    ISA,
+    relate_f32,
+    relate_f64,
+    VECTOR_SUMS,
+    trial_weighted_sums,
+    trial_errors_f32,
+    trial_errors_f64,
 };

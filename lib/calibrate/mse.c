@@ -76,29 +76,6 @@ bool qp_mse_is_positive(const struct qp_calibration *c)
 /* ---- Trials ------------------------------------------------------------------------------------
  */
 
-/* No code is that far away, and integers hold more. */
-#define MOST_STEPS 0x1p20
-
-static void set_trials(const struct qp_calibration *c, const struct qp_mse_trials *from,
-                       struct qp_trials *to)
-{
-    int32_t least = 0, most = 0;
-    to->n = from->n;
-    to->shifted = c->rule->kind == QP_CODES_BIASED;
-    for (unsigned k = 0; k < from->n; k++) {
-        if (k == 0 || from->zero[k] != from->zero[k - 1])
-            qp_mse_limits(c->rule, from->zero[k], &least, &most);
-        to->least[k] = (float)least;
-        to->most[k] = (float)most;
-    }
-    for (unsigned k = 0; k < from->n; k++) {
-        const bool is_large =
-            !(fabs(from->step[k]) <= MOST_STEPS && fabs(from->shift[k]) <= MOST_STEPS);
-        to->step[k] = is_large ? 0 : (float)from->step[k];
-        to->shift[k] = is_large ? 0 : (float)from->shift[k];
-    }
-}
-
 /* Bits behind the point of sums, so that those of all values of a set fit. */
 static struct qp_trial_bits bits_of(const struct qp_calibration *c)
 {
@@ -143,8 +120,9 @@ static struct related related_of(const struct qp_values_run *run, const struct r
 }
 
 static void add_sums(const struct qp_mse_seeing *s, const struct related *r,
-                     const struct qp_trials *trials, struct qp_trial_sums *sums)
+                     struct qp_trial_sums *sums)
 {
+    const struct qp_trials *trials = &s->trials.codes;
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < QP_TRIAL_RUN ? r->n - i : QP_TRIAL_RUN;
         if (r->weights)
@@ -156,7 +134,6 @@ static void add_sums(const struct qp_mse_seeing *s, const struct related *r,
 
 static void try_run(struct qp_mse_seeing *s, const struct qp_values_run *run)
 {
-    struct qp_trials trials;
     struct room room;
     relate_run(s, run, &room);
     FOR_EACH_RUN (&run->tile, part) {
@@ -164,9 +141,8 @@ static void try_run(struct qp_mse_seeing *s, const struct qp_values_run *run)
         const struct related related = related_of(run, &room, part.at, part.n);
         s->states[set].n += part.n;
         qp_mse_trials(s->c->rule, s->positive, &s->pass, &qp_mse_known_of(s->c)[set], &s->trials);
-        set_trials(s->c, &s->trials, &trials);
-        if (trials.n > 0)
-            add_sums(s, &related, &trials, &s->states[set].sums);
+        if (s->trials.codes.n > 0)
+            add_sums(s, &related, &s->states[set].sums);
     }
 }
 
@@ -193,27 +169,40 @@ static struct solution solve_biased(const struct qp_mse_seeing *s, const struct 
 }
 
 /* The best of all trials, or their number if none is better than what is known. */
-static unsigned best_trial(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
-                           const struct qp_mse_known *known, struct solution *best)
+static unsigned best_biased(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                            struct solution *best)
 {
-    const struct qp_trial_sums *sums = &state->sums;
-    const unsigned n = s->trials.n;
-    const bool biased = s->c->rule->kind == QP_CODES_BIASED;
-    struct solution all[QP_TRIALS];
+    const unsigned n = s->trials.codes.n;
     unsigned at = n;
-    *best = (struct solution){.score = known->score};
-    for (unsigned k = 0; biased && k < n; k++)
-        all[k] = solve_biased(s, state, k);
-    for (unsigned k = 0; !biased && k < n; k++) {
-        const double xq = (double)sums->xq[k] * s->x_unit, qq = (double)sums->qq[k] * s->q_unit;
-        const double scale = qq > 0 ? xq / qq : 0;
-        all[k] = (struct solution){.scale = scale, .score = scale * xq};
-    }
     for (unsigned k = 0; k < n; k++) {
-        if (all[k].score > best->score && all[k].scale * s->trials.sign > 0) {
-            *best = all[k];
+        const struct solution found = solve_biased(s, state, k);
+        if (found.score > best->score && found.scale * s->trials.sign > 0) {
+            *best = found;
             at = k;
         }
+    }
+    return at;
+}
+
+/* The same of integers around a zero point; quotients are compared by products. */
+static unsigned best_linear(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                            struct solution *best)
+{
+    const unsigned n = s->trials.codes.n;
+    double most = best->score, part = 1;
+    unsigned at = n;
+    for (unsigned k = 0; k < n; k++) {
+        const double xq = (double)state->sums.xq[k] * s->x_unit * s->trials.sign;
+        const double qq = (double)state->sums.qq[k] * s->q_unit;
+        if (xq > 0 && xq * xq * part > most * qq) {
+            most = xq * xq;
+            part = qq;
+            at = k;
+        }
+    }
+    if (at < n) {
+        const double xq = (double)state->sums.xq[at] * s->x_unit;
+        *best = (struct solution){.scale = xq / part, .score = most / part};
     }
     return at;
 }
@@ -222,9 +211,10 @@ static void take_trials(const struct qp_mse_seeing *s, const struct qp_mse_state
                         struct qp_mse_known *known)
 {
     const struct qp_mse_trials *trials = &s->trials;
-    struct solution best;
-    const unsigned at = best_trial(s, state, known, &best);
-    if (at == trials->n)
+    const bool biased = s->c->rule->kind == QP_CODES_BIASED;
+    struct solution best = {.score = known->score};
+    const unsigned at = (biased ? best_biased : best_linear)(s, state, &best);
+    if (at == trials->codes.n)
         return;
     known->score = best.score;
     known->scale = best.scale;
@@ -271,7 +261,7 @@ static struct qp_mse_params best_params(const struct qp_calibration *c,
                                         const struct qp_mse_known *known)
 {
     const double scale = qp_mse_stored(c, known->scale / known->unit);
-    const double bias = qp_mse_stored(c, known->bias / known->unit);
+    const double bias = known->bias == 0 ? 0 : qp_mse_stored(c, known->bias / known->unit);
     const double limit = c->kernels->work_bytes == sizeof(double) ? DBL_MAX : FLT_MAX;
     if (known->score == 0 || !qp_mse_is_good(c, scale) || !(fabs(bias) <= limit))
         return known->last[0];
@@ -291,6 +281,7 @@ static struct qp_mse_seeing seeing_of(const struct qp_calibration *c, void *stat
         .states = states,
         .positive = qp_mse_is_positive(c),
         .bits = bits_of(c),
+        .trials = {.codes = {.shifted = c->rule->kind == QP_CODES_BIASED}},
     };
     s.x_unit = ldexp(1, -s.bits.x);
     s.q_unit = ldexp(1, -s.bits.q);
@@ -396,7 +387,7 @@ static void end_set(const struct qp_mse_seeing *s, const struct qp_mse_pass *nex
         known->error = 0;
         return;
     }
-    if (s->trials.n > 0)
+    if (s->trials.codes.n > 0)
         take_trials(s, state, known);
     if (ends_level(&s->pass, next))
         known->last[s->pass.level] = best_params(s->c, known);
@@ -449,15 +440,18 @@ static void judge_whole(const struct qp_mse_seeing *s, const struct qp_values_ru
 static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
                       const struct room *room, const struct qp_mse_pass *next)
 {
-    struct qp_trials trials;
-    FOR_EACH_RUN (&run->tile, part) {
-        struct qp_mse_known *known = &qp_mse_known_of(s->c)[run->set + part.set];
-        struct qp_mse_state state = {.n = part.n};
-        const struct related related = related_of(run, room, part.at, part.n);
+    const size_t cols = run->tile.cols, width = run->tile.col_width;
+    struct qp_mse_known *known = &qp_mse_known_of(s->c)[run->set];
+    for (size_t at = 0; at < cols; at += width, known++) {
+        const size_t n = cols - at < width ? cols - at : width;
+        const struct related related = related_of(run, room, at, n);
+        struct qp_mse_state state;
         qp_mse_trials(s->c->rule, s->positive, &s->pass, known, &s->trials);
-        set_trials(s->c, &s->trials, &trials);
-        if (trials.n > 0)
-            add_sums(s, &related, &trials, &state.sums);
+        if (s->trials.codes.n > 0) {
+            memset(&state, 0, sizeof state);
+            state.n = n;
+            add_sums(s, &related, &state.sums);
+        }
         end_set(s, next, &state, known);
     }
 }

@@ -50,12 +50,11 @@ struct qp_mse_pass {
 #define QP_MSE_BEST_PARTS  12
 #define QP_MSE_EXACT_PARTS 38
 
-/* Ways to make codes: rne(x * step + shift), for x relative to the set's unit. */
+/* Ways to make codes of x relative to the set's unit, and where they come from. */
 struct qp_mse_trials {
-    unsigned n;
-    double spread;           /* the distance of a trial to its neighbours, as a share */
+    struct qp_trials codes;
     double share[QP_TRIALS]; /* of the largest step that clips nothing */
-    double step[QP_TRIALS], shift[QP_TRIALS];
+    double spread;           /* the distance of a trial to its neighbours, as a share */
     int32_t zero[QP_TRIALS]; /* zero points; of biased codes, quarters of a code that they are
                               * shifted by */
     int sign;                /* of the scale */

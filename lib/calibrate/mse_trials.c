@@ -72,7 +72,6 @@ static double whole_step(const struct batch *b, int32_t zero)
 static void set_window(struct qp_mse_trials *t, struct window w, unsigned part, unsigned parts)
 {
     t->spread = (w.most - w.least) / (QP_TRIALS * parts - 1); /* shares are about 1 */
-    t->n = QP_TRIALS;
     for (unsigned i = 0; i < QP_TRIALS; i++)
         t->share[i] = w.least + t->spread * (part + i * parts);
 }
@@ -102,20 +101,34 @@ void qp_mse_prepare(const struct qp_code_rule *rule, const struct qp_mse_pass *p
 /* ---- Steps of a set ----------------------------------------------------------------------------
  */
 
+/* No code is that far away, and integers hold more. */
+#define MOST_STEPS 0x1p20
+
+static float checked(double steps)
+{
+    return fabs(steps) <= MOST_STEPS ? (float)steps : 0;
+}
+
 /* Steps of the trials from `first` on, with one zero point. */
 static void set_steps(struct batch *b, unsigned first, int32_t zero, int sign)
 {
     struct qp_mse_trials *t = b->trials;
     const double whole = sign * whole_step(b, zero);
-    const double middle = (b->known->lo / 2 + b->known->hi / 2) * b->known->unit;
+    int32_t least, most;
+    qp_mse_limits(b->rule, zero, &least, &most);
     t->sign = sign;
-    for (unsigned i = first; i < t->n; i++) {
-        t->step[i] = t->share[i] * whole;
-        t->shift[i] = 0;
+    for (unsigned i = first; i < t->codes.n; i++) {
+        t->codes.step[i] = checked(t->share[i] * whole);
+        t->codes.least[i] = (float)least;
+        t->codes.most[i] = (float)most;
         t->zero[i] = zero;
     }
-    for (unsigned i = first; b->rule->kind == QP_CODES_BIASED && i < t->n; i++)
-        t->shift[i] = b->rule->q_max / 2.0 - zero / 4.0 - middle * t->step[i];
+    if (b->rule->kind != QP_CODES_BIASED)
+        return;
+    const double middle = (b->known->lo / 2 + b->known->hi / 2) * b->known->unit;
+    const double shift = b->rule->q_max / 2.0 - zero / 4.0;
+    for (unsigned i = first; i < t->codes.n; i++)
+        t->codes.shift[i] = checked(shift - middle * (t->share[i] * whole));
 }
 
 /* n more trials around the best, so many of its spreads to both sides. */
@@ -123,10 +136,10 @@ static void add_near(struct batch *b, double wide, unsigned n, int32_t zero)
 {
     const struct qp_mse_best *best = &b->known->best;
     struct qp_mse_trials *t = b->trials;
-    const unsigned first = t->n;
+    const unsigned first = t->codes.n;
     for (unsigned i = 0; i < n; i++) {
         const double at = (2.0 * i + 1 - n) / n; /* -1 .. 1, without the ends */
-        t->share[t->n++] = best->share * (1 + best->spread * wide * at);
+        t->share[t->codes.n++] = best->share * (1 + best->spread * wide * at);
     }
     t->spread = best->spread * wide / n;
     set_steps(b, first, zero, best->sign);
@@ -137,26 +150,21 @@ static void set_polished(struct batch *b, unsigned at)
 {
     const struct qp_mse_known *known = b->known;
     struct qp_mse_trials *t = b->trials;
-    t->step[at] = 1 / known->scale;
-    t->shift[at] = -known->bias * t->step[at];
+    const double step = 1 / known->scale;
+    t->codes.step[at] = checked(step);
+    t->codes.shift[at] = checked(-known->bias * step);
     t->zero[at] = known->best.zero;
-    t->share[at] = fabs(t->step[at]) / whole_step(b, known->best.zero);
+    t->share[at] = fabs(step) / whole_step(b, known->best.zero);
     t->sign = known->best.sign;
 }
 
 /* Near the best; in the middle is the best scale for its codes. */
 static void polish(struct batch *b)
 {
-    const bool biased = b->rule->kind == QP_CODES_BIASED;
     struct qp_mse_trials *t = b->trials;
-    t->n = 0;
-    if (biased) {
-        t->n = 1;
-        t->spread = b->known->best.spread;
-    } else {
-        add_near(b, 1, 3, b->known->best.zero);
-    }
-    set_polished(b, t->n / 2);
+    t->codes.n = 0;
+    add_near(b, 1, b->rule->kind == QP_CODES_BIASED ? 1 : 3, b->known->best.zero);
+    set_polished(b, t->codes.n / 2);
 }
 
 /* Whether a zero point is a code. */
@@ -180,7 +188,7 @@ static void spread(struct batch *b)
     }
     for (unsigned i = 0; i < QP_TRIALS; i++)
         t->share[i] = share *= BEYOND;
-    t->n = QP_TRIALS;
+    t->codes.n = QP_TRIALS;
     t->spread = BEYOND - 1;
     set_steps(b, 0, best->zero, best->sign);
 }
@@ -192,7 +200,7 @@ static void zeros(struct batch *b)
         set_steps(b, 0, 1, 1);
         return;
     }
-    b->trials->n = 0;
+    b->trials->codes.n = 0;
     for (int32_t zero = best->zero - 1; b->rule->asymmetric && zero <= best->zero + 1; zero += 2) {
         if (is_zero(b, zero))
             add_near(b, ASIDE, 4, zero);
@@ -211,7 +219,7 @@ static void other(struct batch *b, unsigned part, bool positive)
     else if (!b->rule->asymmetric && !positive)
         set_steps(b, 0, zero, -natural_sign(b));
     else
-        b->trials->n = 0;
+        b->trials->codes.n = 0;
 }
 
 static void dense(struct batch *b, unsigned part, bool positive)
@@ -225,7 +233,7 @@ static void dense(struct batch *b, unsigned part, bool positive)
     else if (b->rule->asymmetric && beside <= zero + 2 && is_zero(b, beside))
         set_steps(b, 0, beside, 1);
     else
-        b->trials->n = 0;
+        b->trials->codes.n = 0;
 }
 
 void qp_mse_trials(const struct qp_code_rule *rule, bool positive, const struct qp_mse_pass *pass,
@@ -234,9 +242,9 @@ void qp_mse_trials(const struct qp_code_rule *rule, bool positive, const struct 
     struct batch b = {.rule = rule, .known = known, .trials = trials};
     const bool biased = rule->kind == QP_CODES_BIASED;
     const int32_t zero = biased ? 0 : known->last[0].zero;
-    trials->n = QP_TRIALS;
+    trials->codes.n = QP_TRIALS;
     if (known->lo == known->hi)
-        trials->n = 0;
+        trials->codes.n = 0;
     else if (pass->move == QP_MSE_GRID || pass->move == QP_MSE_FINE)
         set_steps(&b, 0, zero, positive ? 1 : natural_sign(&b));
     else if (pass->move == QP_MSE_OTHER)
@@ -244,7 +252,7 @@ void qp_mse_trials(const struct qp_code_rule *rule, bool positive, const struct 
     else if (pass->move == QP_MSE_DENSE)
         dense(&b, pass->part, positive);
     else if (known->score == 0 || qp_mse_is_idle(rule, pass))
-        trials->n = 0;
+        trials->codes.n = 0;
     else if (pass->move == QP_MSE_SPREAD)
         spread(&b);
     else if (pass->move == QP_MSE_ZEROS)
