@@ -21,7 +21,8 @@
 
 /*
  * Ways to make codes of values x: rne(x * step + shift), brought to least .. most, one for each of
- * n trials. 0 is within least .. most.
+ * n trials. 0 is within least .. most, and steps and shifts are at most 2^20 in size.
+ * Arrays are 0 behind the n-th trial.
  */
 struct qp_trials {
     unsigned n;
@@ -44,8 +45,12 @@ struct qp_trial_bits {
 struct qp_trial_kernels {
     enum qplan_isa isa;
 
-    /* Adds the sums of n values of at most 2 in size; no more than QP_TRIAL_RUN. */
-    void (*sums)(size_t n, const float *x, const struct qp_trials *trials,
+    /* n values times the unit of their set, at most 2 in size; and these in fixed point. */
+    void (*relate_f32)(size_t n, const float *values, double unit, float *x, int16_t *fixed);
+    void (*relate_f64)(size_t n, const double *values, double unit, float *x, int16_t *fixed);
+
+    /* Adds the sums of n values; no more than QP_TRIAL_RUN. */
+    void (*sums)(size_t n, const float *x, const int16_t *fixed, const struct qp_trials *trials,
                  struct qp_trial_sums *sums);
 
     /* Adds sums of values that have weights of at most 1 each. */

@@ -1,6 +1,7 @@
 /*
  * trials.inc.h - the loops of trials, once for every level: they are plain C in a shape that
- * compilers make vectors of. The including file defines ISA and TRIALS, the name of the row.
+ * compilers make vectors of. The including file defines ISA and TRIALS, the name of the row; where
+ * it defines VECTOR_SUMS, too, what trials_vector.inc.h wants.
  */
 
 #include "kernels/dtypes/bits.h"
@@ -8,14 +9,29 @@
 /* Adding it leaves a float rounded to an integer, half to even, in its lower bits. */
 #define SHIFT_F32 0x1.8p23f
 
-/* Values in fixed point; what is left of the run becomes 0. */
-static void fix_values(size_t n, const float *x, int16_t fixed[QP_TRIAL_RUN])
+/* x in fixed point. */
+static inline int16_t fix_value(float x)
+{
+    const float scaled = x * (1 << QP_TRIAL_BITS);
+    const float above = scaled > -32767 ? scaled : -32767;
+    const float within = above < 32767 ? above : 32767;
+    return (int16_t)qp_bits_f32(within + SHIFT_F32);
+}
+
+static void relate_f32(size_t n, const float *values, double unit, float *x, int16_t *fixed)
+{
+    const float narrow = (float)unit;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = values[i] * narrow;
+        fixed[i] = fix_value(x[i]);
+    }
+}
+
+static void relate_f64(size_t n, const double *values, double unit, float *x, int16_t *fixed)
 {
     for (size_t i = 0; i < n; i++) {
-        const float scaled = x[i] * (1 << QP_TRIAL_BITS);
-        const float above = scaled > -32767 ? scaled : -32767;
-        const float within = above < 32767 ? above : 32767;
-        fixed[i] = (int16_t)qp_bits_f32(within + SHIFT_F32);
+        x[i] = (float)(values[i] * unit);
+        fixed[i] = fix_value(x[i]);
     }
 }
 
@@ -49,11 +65,10 @@ static int32_t sum_values(size_t n, const int16_t *a)
     return sum;
 }
 
-static void trial_sums(size_t n, const float *x, const struct qp_trials *trials,
-                       struct qp_trial_sums *sums)
+static void trial_sums(size_t n, const float *x, const int16_t *fixed,
+                       const struct qp_trials *trials, struct qp_trial_sums *sums)
 {
-    int16_t fixed[QP_TRIAL_RUN], codes[QP_TRIAL_RUN];
-    fix_values(n, x, fixed);
+    int16_t codes[QP_TRIAL_RUN];
     for (unsigned k = 0; k < trials->n; k++) {
         make_codes(n, x, trials, k, codes);
         sums->xq[k] += sum_products(n, fixed, codes);
@@ -64,6 +79,12 @@ static void trial_sums(size_t n, const float *x, const struct qp_trials *trials,
     if (trials->shifted)
         sums->x += sum_values(n, fixed);
 }
+
+#if defined(VECTOR_SUMS)
+#include "trials_vector.inc.h"
+#else
+#define VECTOR_SUMS trial_sums
+#endif
 
 /* Adding it to a double rounds it to units of 2^-bits, and the lower bits count them. */
 static inline double shift_of(int bits)
@@ -124,5 +145,12 @@ DEFINE_ERRORS(f64, double)
 #undef DEFINE_ERRORS
 #undef SHIFT_F32
 
-const struct qp_trial_kernels TRIALS = {ISA, trial_sums, trial_weighted_sums, trial_errors_f32,
-                                        trial_errors_f64};
+const struct qp_trial_kernels TRIALS = {
+    ISA,
+    relate_f32,
+    relate_f64,
+    VECTOR_SUMS,
+    trial_weighted_sums,
+    trial_errors_f32,
+    trial_errors_f64,
+};

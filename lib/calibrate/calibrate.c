@@ -201,6 +201,13 @@ size_t qp_calibrator_finish(const struct qp_calibrator *calibrator, const struct
                                                                 : good;
 }
 
+size_t qp_calibrator_choose(const struct qp_calibration *c, const struct qp_tile *tile,
+                            const void *src, void *state, struct qp_set_params *chosen)
+{
+    const size_t good = c->calibrator->choose(c, tile, src, state, chosen);
+    return c->rule->of_largest ? store_largest(c, good, chosen->scale) : good;
+}
+
 const char *qplan_calibrator_name(size_t i)
 {
     return i < COUNT(methods) ? methods[i].shown : NULL;

@@ -33,6 +33,13 @@ struct qp_calibration {
     size_t n_weights, first_weight;
 };
 
+/* Room for the parameters of sets, and how many of their values are not finite. */
+struct qp_set_params {
+    void *scale;
+    int32_t *zero;
+    uint64_t n_others;
+};
+
 struct qp_calibrator {
     const char *name;   /* of records; of a row with a parameter, what is before the colon */
     const char *method; /* that people choose: of a recipe that whose place it takes */
@@ -69,6 +76,13 @@ struct qp_calibrator {
                      void *scale, int32_t *zero);
 
     /*
+     * All passes at once for a tile that has all values of its sets, or NULL where nothing is
+     * gained by it. The result is that of ->finish behind the last pass, with the same parameters.
+     */
+    size_t (*choose)(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                     void *state, struct qp_set_params *chosen);
+
+    /*
      * Of a recipe, else NULL: codes of a tile with these parameters, one byte each, in the place of
      * the quantizer's. Values that are not finite get some code.
      */
@@ -89,6 +103,10 @@ static inline unsigned qp_calibrator_passes(const struct qp_calibrator *calibrat
  */
 size_t qp_calibrator_finish(const struct qp_calibrator *calibrator, const struct qp_calibration *c,
                             unsigned pass, size_t n, void *state, void *scale, int32_t *zero);
+
+/* The same of ->choose. */
+size_t qp_calibrator_choose(const struct qp_calibration *c, const struct qp_tile *tile,
+                            const void *src, void *state, struct qp_set_params *chosen);
 
 /* The i-th method, or NULL behind the last. */
 const struct qp_calibrator *qp_calibrator_at(size_t i);

@@ -1,32 +1,17 @@
 /*
- * mse.c - the least squared error: trials of scales, judged by the real quantizer.
+ * mse.c - the least squared error, pass by pass.
+ *
+ * Sets that lie whole in a run of values are searched in one go, while their values are in the
+ * first-level cache; larger ones pass by pass. All sums are of integers, so both find the same.
  */
 #include "mse.h"
 
 #include "kernels/codes/biased.h"
 #include "kernels/tiles/runs.h"
-#include "tile_values.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
-
-/* What is found in a pass, of a set. */
-struct state {
-    uint64_t n; /* values */
-    union {
-        struct qp_trial_sums sums;
-        int64_t errors[QP_MSE_LEVELS];
-    };
-};
-
-/* A tile that is being seen. */
-struct seeing {
-    const struct qp_calibration *c;
-    struct qp_mse_pass pass;
-    const struct qp_trial_kernels *kernels;
-    const struct qp_quantizer *quantizer; /* from working precision */
-    struct state *states;
-};
 
 /* ---- The passes of a level ---------------------------------------------------------------------
  */
@@ -45,12 +30,22 @@ static const struct qp_mse_pass passes[] = {
 #define BEST_PASSES  (COUNT(passes) + 1)
 #define EXACT_PASSES (COUNT(passes) + QP_MSE_DENSE_PARTS + 3)
 
-static struct qp_mse_pass pass_of(enum qp_mse_level level, unsigned pass)
+_Static_assert(QP_MSE_FAST_PARTS == FAST_PASSES - 1, "a part for each pass but the first");
+_Static_assert(QP_MSE_BEST_PARTS == BEST_PASSES - 1, "a part for each pass but the first");
+_Static_assert(QP_MSE_EXACT_PARTS == EXACT_PASSES - 1, "a part for each pass but the first");
+
+static unsigned n_passes(const struct qp_calibration *c)
 {
-    const unsigned n_passes = level == QP_MSE_FAST   ? FAST_PASSES
-                              : level == QP_MSE_BEST ? BEST_PASSES
-                                                     : EXACT_PASSES;
-    if (pass + 1 == n_passes)
+    static const unsigned n[] = {0, FAST_PASSES, BEST_PASSES, EXACT_PASSES};
+    return n[c->calibrator->level];
+}
+
+static struct qp_mse_pass pass_of(const struct qp_calibration *c, unsigned pass)
+{
+    const enum qp_mse_level level = (enum qp_mse_level)c->calibrator->level;
+    if (pass > 0 && qp_mse_tries_scales(c->rule))
+        return (struct qp_mse_pass){QP_MSE_SCALES, level, pass - 1};
+    if (pass + 1 == n_passes(c))
         return (struct qp_mse_pass){QP_MSE_JUDGE, level, 0};
     if (pass < COUNT(passes))
         return passes[pass];
@@ -60,90 +55,94 @@ static struct qp_mse_pass pass_of(enum qp_mse_level level, unsigned pass)
     return (struct qp_mse_pass){QP_MSE_POLISH, QP_MSE_EXACT, 0};
 }
 
-static struct qp_mse_known *known_of(const struct qp_calibration *c)
+static bool is_idle(const struct qp_calibration *c, const struct qp_mse_pass *pass)
 {
-    return c->known;
+    return pass->move == QP_MSE_SCALES ? qp_mse_n_scales(c, pass->part) == 0
+                                       : qp_mse_is_idle(c->rule, pass);
 }
 
-/* A scale that is stored as the value of the largest code is above 0. */
-static bool is_positive(const struct qp_calibration *c)
+/* Whether a pass is the last one before the best of its level is kept. */
+static bool ends_level(const struct qp_mse_pass *pass, const struct qp_mse_pass *next)
 {
-    return !c->calibrator->either_sign || c->rule->of_largest;
+    return next->level != pass->level || next->move == QP_MSE_JUDGE;
+}
+
+bool qp_mse_is_positive(const struct qp_calibration *c)
+{
+    return !c->calibrator->either_sign || qp_mse_is_few(c->rule) ||
+           (c->rule->of_largest && !qp_is_valued(c->rule->kind));
 }
 
 /* ---- Trials ------------------------------------------------------------------------------------
  */
 
-static void set_trials(const struct qp_calibration *c, const struct qp_mse_trial *from, unsigned n,
-                       struct qp_trials *to)
-{
-    to->n = n;
-    to->shifted = c->rule->kind == QP_CODES_BIASED;
-    for (unsigned k = 0; k < n; k++) {
-        int32_t least, most;
-        qp_mse_limits(c->rule, from[k].zero, &least, &most);
-        to->step[k] = (float)from[k].step;
-        to->shift[k] = (float)from[k].shift;
-        to->least[k] = (float)least;
-        to->most[k] = (float)most;
-    }
-}
-
-/* The least power of 2 that is not below the elements of any set, by its exponent. */
-static int elems_bits(const struct qp_calibration *c)
-{
-    int bits = 0;
-    while (bits < 63 && c->set_elems >> bits > 1)
-        bits++;
-    return bits + 1;
-}
-
 /* Bits behind the point of sums, so that those of all values of a set fit. */
 static struct qp_trial_bits bits_of(const struct qp_calibration *c)
 {
-    const int n = elems_bits(c);
+    const int n = qp_mse_elems_bits(c);
     if (!c->weights)
         return (struct qp_trial_bits){QP_TRIAL_BITS, 0};
     return (struct qp_trial_bits){n < 12 ? 40 : 52 - n, n < 12 ? 34 : 46 - n};
 }
 
-/* Values relative to the unit of their set. */
-static void relate(const struct seeing *s, const void *values, size_t at, size_t n, double unit,
-                   float out[QP_TRIAL_RUN])
+/* The values of a run as trials want them. */
+struct room {
+    float x[QP_VALUES_RUN];
+    int16_t fixed[QP_VALUES_RUN];
+};
+
+static void relate_run(const struct qp_mse_seeing *s, const struct qp_values_run *run,
+                       struct room *room)
 {
-    const double *f64 = (const double *)values + at;
-    const float *f32 = (const float *)values + at;
-    const float narrow = (float)unit;
-    if (s->c->kernels->work_bytes == sizeof(double)) {
-        for (size_t i = 0; i < n; i++)
-            out[i] = (float)(f64[i] * unit);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            out[i] = f32[i] * narrow;
+    FOR_EACH_RUN (&run->tile, part) {
+        const double unit = qp_mse_known_of(s->c)[run->set + part.set].unit;
+        float *x = room->x + part.at;
+        int16_t *fixed = room->fixed + part.at;
+        if (s->c->kernels->work_bytes == sizeof(double))
+            s->kernels->relate_f64(part.n, (const double *)run->values + part.at, unit, x, fixed);
+        else
+            s->kernels->relate_f32(part.n, (const float *)run->values + part.at, unit, x, fixed);
     }
 }
 
-static void try_run(void *ctx, const struct qp_values_run *run)
+/* Values of one set. */
+struct related {
+    size_t n;
+    const float *x, *weights;
+    const int16_t *fixed;
+};
+
+static struct related related_of(const struct qp_values_run *run, const struct room *room,
+                                 size_t at, size_t n)
 {
-    const struct seeing *s = ctx;
-    const bool positive = is_positive(s->c);
-    struct qp_mse_trial list[QP_TRIALS];
-    struct qp_trials trials;
-    float x[QP_TRIAL_RUN];
+    return (struct related){n, room->x + at, run->weights ? run->weights + at : NULL,
+                            room->fixed + at};
+}
+
+static void add_sums(const struct qp_mse_seeing *s, const struct related *r,
+                     struct qp_trial_sums *sums)
+{
+    const struct qp_trials *trials = &s->trials.codes;
+    for (size_t i = 0, n; i < r->n; i += n) {
+        n = r->n - i < QP_TRIAL_RUN ? r->n - i : QP_TRIAL_RUN;
+        if (r->weights)
+            s->kernels->weighted_sums(n, r->x + i, r->weights + i, trials, s->bits, sums);
+        else
+            s->kernels->sums(n, r->x + i, r->fixed + i, trials, sums);
+    }
+}
+
+static void try_run(struct qp_mse_seeing *s, const struct qp_values_run *run)
+{
+    struct room room;
+    relate_run(s, run, &room);
     FOR_EACH_RUN (&run->tile, part) {
         const size_t set = run->set + part.set;
-        const struct qp_mse_known *known = &known_of(s->c)[set];
+        const struct related related = related_of(run, &room, part.at, part.n);
         s->states[set].n += part.n;
-        set_trials(s->c, list, qp_mse_trials(s->c->rule, positive, &s->pass, known, list), &trials);
-        for (size_t i = 0, n; trials.n && i < part.n; i += n) {
-            n = part.n - i < QP_TRIAL_RUN ? part.n - i : QP_TRIAL_RUN;
-            relate(s, run->values, part.at + i, n, known->unit, x);
-            if (run->weights)
-                s->kernels->weighted_sums(n, x, run->weights + part.at + i, &trials, bits_of(s->c),
-                                          &s->states[set].sums);
-            else
-                s->kernels->sums(n, x, &trials, &s->states[set].sums);
-        }
+        qp_mse_trials(s->c->rule, s->positive, &s->pass, &qp_mse_known_of(s->c)[set], &s->trials);
+        if (s->trials.codes.n > 0)
+            add_sums(s, &related, &s->states[set].sums);
     }
 }
 
@@ -152,62 +151,96 @@ struct solution {
     double scale, bias, score;
 };
 
-/* The units of sums: of those with a value in them, and of the others. */
-struct units {
-    double x, q;
-};
-
-static struct solution solve(const struct qp_calibration *c, const struct state *state, unsigned k,
-                             const struct units *unit)
+static struct solution solve_biased(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                                    unsigned k)
 {
     const struct qp_trial_sums *sums = &state->sums;
-    const double xq = (double)sums->xq[k] * unit->x, qq = (double)sums->qq[k] * unit->q;
-    struct solution s = {0};
-    if (c->rule->kind != QP_CODES_BIASED) {
-        if (qq > 0)
-            s = (struct solution){.scale = xq / qq, .score = xq * xq / qq};
-        return s;
-    }
-    const double n = c->weights ? (double)sums->weight * unit->q : (double)state->n;
-    const double x = (double)sums->x * unit->x, q = (double)sums->q[k] * unit->q;
+    const double xq = (double)sums->xq[k] * s->x_unit, qq = (double)sums->qq[k] * s->q_unit;
+    const double n = s->c->weights ? (double)sums->weight * s->q_unit : (double)state->n;
+    const double x = (double)sums->x * s->x_unit, q = (double)sums->q[k] * s->q_unit;
     const double spread = n * qq - q * q;
+    struct solution found = {0};
     if (spread > 0) {
-        s.scale = (n * xq - x * q) / spread;
-        s.bias = (x - s.scale * q) / n;
-        s.score = s.scale * xq + s.bias * x;
+        found.scale = (n * xq - x * q) / spread;
+        found.bias = (x - found.scale * q) / n;
+        found.score = found.scale * xq + found.bias * x;
     }
-    return s;
+    return found;
 }
 
-static void take_trials(const struct qp_calibration *c, const struct qp_mse_pass *pass,
-                        const struct state *state, struct qp_mse_known *known)
+/* The best of all trials, or their number if none is better than what is known. */
+static unsigned best_biased(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                            struct solution *best)
 {
-    struct qp_mse_trial trials[QP_TRIALS];
-    const unsigned n = qp_mse_trials(c->rule, is_positive(c), pass, known, trials);
-    const struct qp_trial_bits bits = bits_of(c);
-    const struct units unit = {ldexp(1, -bits.x), ldexp(1, -bits.q)};
-    struct solution best = {.score = known->score};
+    const unsigned n = s->trials.codes.n;
     unsigned at = n;
     for (unsigned k = 0; k < n; k++) {
-        const struct solution s = solve(c, state, k, &unit);
-        if (s.score > best.score && s.scale * trials[k].sign > 0) {
-            best = s;
+        const struct solution found = solve_biased(s, state, k);
+        if (found.score > best->score && found.scale * s->trials.sign > 0) {
+            *best = found;
             at = k;
         }
     }
-    if (at == n)
+    return at;
+}
+
+/* The same of integers around a zero point; quotients are compared by products. */
+static unsigned best_linear(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                            struct solution *best)
+{
+    const unsigned n = s->trials.codes.n;
+    double most = best->score, part = 1;
+    unsigned at = n;
+    for (unsigned k = 0; k < n; k++) {
+        const double xq = (double)state->sums.xq[k] * s->x_unit * s->trials.sign;
+        const double qq = (double)state->sums.qq[k] * s->q_unit;
+        if (xq > 0 && xq * xq * part > most * qq) {
+            most = xq * xq;
+            part = qq;
+            at = k;
+        }
+    }
+    if (at < n) {
+        const double xq = (double)state->sums.xq[at] * s->x_unit;
+        *best = (struct solution){.scale = xq / part, .score = most / part};
+    }
+    return at;
+}
+
+static void take_trials(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                        struct qp_mse_known *known)
+{
+    const struct qp_mse_trials *trials = &s->trials;
+    const bool biased = s->c->rule->kind == QP_CODES_BIASED;
+    struct solution best = {.score = known->score};
+    const unsigned at = (biased ? best_biased : best_linear)(s, state, &best);
+    if (at == trials->codes.n)
         return;
     known->score = best.score;
     known->scale = best.scale;
     known->bias = best.bias;
-    known->best = trials[at];
+    known->best =
+        (struct qp_mse_best){trials->share[at], trials->spread, trials->zero[at], trials->sign};
+}
+
+/* The scale with the least error; of equal ones the first. */
+static void take_scales(const struct qp_calibration *c, unsigned part,
+                        const struct qp_mse_state *state, struct qp_mse_known *known)
+{
+    const struct qp_mse_known before = *known;
+    struct qp_mse_scale scale;
+    for (unsigned k = 0, n = qp_mse_n_scales(c, part); k < n; k++) {
+        if (state->errors[k] < known->error && qp_mse_scale(c, &before, part, k, &scale)) {
+            known->error = state->errors[k];
+            known->found = scale;
+        }
+    }
 }
 
 /* ---- Parameters as they are stored -------------------------------------------------------------
  */
 
-/* A number in the type of stored scales. */
-static double stored(const struct qp_calibration *c, double x)
+double qp_mse_stored(const struct qp_calibration *c, double x)
 {
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     uint64_t room;
@@ -217,99 +250,69 @@ static double stored(const struct qp_calibration *c, double x)
     return y;
 }
 
+bool qp_mse_is_good(const struct qp_calibration *c, double scale)
+{
+    const double limit = c->kernels->work_bytes == sizeof(double) ? DBL_MAX : FLT_MAX;
+    return fabs(scale) > 0 && fabs(scale) * (1 << c->rule->type->span) <= limit;
+}
+
 /* The best parameters so far; minmax's where a type cannot hold them. */
 static struct qp_mse_params best_params(const struct qp_calibration *c,
                                         const struct qp_mse_known *known)
 {
-    const double scale = stored(c, known->scale / known->unit);
-    const double bias = stored(c, known->bias / known->unit);
-    const double most = fabs(scale) * (1 << c->rule->type->bits);
+    const double scale = qp_mse_stored(c, known->scale / known->unit);
+    const double bias = known->bias == 0 ? 0 : qp_mse_stored(c, known->bias / known->unit);
     const double limit = c->kernels->work_bytes == sizeof(double) ? DBL_MAX : FLT_MAX;
-    const bool is_good = fabs(scale) > 0 && most <= limit && fabs(bias) <= limit;
-    if (!is_good || known->score == 0)
+    if (known->score == 0 || !qp_mse_is_good(c, scale) || !(fabs(bias) <= limit))
         return known->last[0];
     return (struct qp_mse_params){
         scale, c->rule->kind == QP_CODES_BIASED ? qp_bias_bits((float)bias) : known->best.zero};
 }
 
-/* ---- The real quantizer ------------------------------------------------------------------------
+/* ---- Passes ------------------------------------------------------------------------------------
  */
 
-/* Bits behind the point of an error, so that the sum of those of a set fits. */
-static int error_bits(const struct qp_calibration *c)
+static struct qp_mse_seeing seeing_of(const struct qp_calibration *c, void *states)
 {
-    const int n = elems_bits(c);
-    return n < 12 ? 46 : 58 - n;
+    struct qp_mse_seeing s = {
+        .c = c,
+        .kernels = qp_trial_kernels(c->kernels->isa),
+        .quantizer = qp_quantizer(c->kernels->work->work, c->rule->kind, c->quantizer->isa),
+        .states = states,
+        .positive = qp_mse_is_positive(c),
+        .bits = bits_of(c),
+        .trials = {.codes = {.shifted = c->rule->kind == QP_CODES_BIASED}},
+    };
+    s.x_unit = ldexp(1, -s.bits.x);
+    s.q_unit = ldexp(1, -s.bits.q);
+    return s;
 }
 
-/* Room for the values of a run. */
-struct judged {
-    double scale[QP_VALUES_RUN], decoded[QP_VALUES_RUN];
-    int32_t zero[QP_VALUES_RUN];
-    uint8_t codes[QP_VALUES_RUN];
-};
-
-static void quantize_run(const struct seeing *s, const struct qp_values_run *run, unsigned which,
-                         struct judged *j)
+static void begin_pass(struct qp_mse_seeing *s, unsigned pass)
 {
-    const struct qp_mse_known *known = known_of(s->c) + run->set;
-    const bool is_f64 = s->c->kernels->work_bytes == sizeof(double);
-    for (size_t i = 0; i < qp_tile_sets(&run->tile); i++) {
-        if (is_f64)
-            j->scale[i] = known[i].last[which].scale;
-        else
-            ((float *)j->scale)[i] = (float)known[i].last[which].scale;
-        j->zero[i] = known[i].last[which].zero;
-    }
-    s->quantizer->quantize(&run->tile, run->values, s->c->rule, j->scale, j->zero, j->codes);
-    s->quantizer->dequantize(&run->tile, j->codes, s->c->rule, j->scale, j->zero, j->decoded);
+    s->pass = pass_of(s->c, pass);
+    if (s->pass.move != QP_MSE_SCALES && s->pass.move != QP_MSE_JUDGE)
+        qp_mse_prepare(s->c->rule, &s->pass, &s->trials);
 }
 
-static int64_t error_of(const struct seeing *s, const struct qp_values_run *run,
-                        const void *decoded, size_t at, size_t n, const struct qp_mse_known *known)
+static void see_run(void *ctx, const struct qp_values_run *run)
 {
-    const int bits = error_bits(s->c);
-    const float *weights = run->weights ? run->weights + at : NULL;
-    const void *values = run->values;
-    if (s->c->kernels->work_bytes == sizeof(double))
-        return s->kernels->errors_f64(n, (const double *)values + at, (const double *)decoded + at,
-                                      weights, known->unit, bits);
-    return s->kernels->errors_f32(n, (const float *)values + at, (const float *)decoded + at,
-                                  weights, known->unit, bits);
+    struct qp_mse_seeing *s = ctx;
+    if (s->pass.move == QP_MSE_JUDGE || s->pass.move == QP_MSE_SCALES)
+        qp_mse_judge(s, run);
+    else
+        try_run(s, run);
 }
-
-static void judge_run(void *ctx, const struct qp_values_run *run)
-{
-    const struct seeing *s = ctx;
-    struct judged j;
-    for (unsigned which = 0; which <= s->c->calibrator->level; which++) {
-        quantize_run(s, run, which, &j);
-        FOR_EACH_RUN (&run->tile, part) {
-            const size_t set = run->set + part.set;
-            s->states[set].errors[which] +=
-                error_of(s, run, j.decoded, part.at, part.n, &known_of(s->c)[set]);
-        }
-    }
-}
-
-/* ---- The row -----------------------------------------------------------------------------------
- */
 
 static uint64_t see(const struct qp_calibration *c, unsigned pass, const struct qp_tile *tile,
                     const void *src, void *state)
 {
-    const enum qp_mse_level level = (enum qp_mse_level)c->calibrator->level;
-    struct seeing s = {.c = c,
-                       .pass = pass_of(level, pass),
-                       .kernels = qp_trial_kernels(c->kernels->isa),
-                       .quantizer =
-                           qp_quantizer(c->kernels->work->work, c->rule->kind, c->quantizer->isa),
-                       .states = state};
-    if (s.pass.move == QP_MSE_RANGE)
+    if (pass == 0)
         return qp_ranges_see(c, pass, tile, src, state);
-    if (s.pass.move == QP_MSE_POLISH && s.pass.part > 0 && c->rule->kind != QP_CODES_BIASED)
-        return 0; /* what follows on an offset is found slowly, other codes soon */
-    qp_values_walk(c, tile, src, s.pass.move == QP_MSE_JUDGE ? judge_run : try_run, &s);
+    struct qp_mse_seeing s = seeing_of(c, state);
+    begin_pass(&s, pass);
+    if (!is_idle(c, &s.pass))
+        qp_values_walk(c, tile, src, see_run, &s);
     return 0;
 }
 
@@ -318,7 +321,7 @@ static void merge(const struct qp_calibration *c, unsigned pass, void *state, si
 {
     int64_t *to = state;
     const int64_t *from = of_tile;
-    const size_t words = sizeof(struct state) / sizeof *to;
+    const size_t words = sizeof(struct qp_mse_state) / sizeof *to;
     if (pass == 0) {
         qp_ranges_merge(c, pass, state, n_all, first, of_tile, n);
         return;
@@ -327,60 +330,180 @@ static void merge(const struct qp_calibration *c, unsigned pass, void *state, si
         to[first * words + i] += from[i];
 }
 
+static double value_at(const struct qp_calibration *c, const void *values, size_t i)
+{
+    return c->kernels->work_bytes == sizeof(double) ? ((const double *)values)[i]
+                                                    : (double)((const float *)values)[i];
+}
+
+/* One over the power of 2 in a size, or in the least one that is normal. */
+static double unit_of(double size, int least)
+{
+    const int exponent = (int)(qp_bits_f64(size) >> 52) - 1023;
+    if (size == 0)
+        return 1;
+    if (exponent == 1023)
+        return 0x1p-1023;
+    return qp_of_bits_f64((uint64_t)(1023 - (exponent < least ? least : exponent)) << 52);
+}
+
 /* Minmax's parameters, and the unit. Returns n, or the first set that has none. */
 static size_t begin(const struct qp_calibration *c, size_t n, void *state, void *scale,
                     int32_t *zero)
 {
-    const size_t size = c->kernels->work_bytes;
-    const int least = size == sizeof(double) ? -1022 : -126; /* of exponents */
+    const int least = c->kernels->work_bytes == sizeof(double) ? -1022 : -126; /* of exponents */
     const char *lo = state, *hi = qp_ranges_most(c, state, n);
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     const size_t good = c->quantizer->params(c->rule, n, lo, hi, scale, zero);
     for (size_t i = 0; i < good; i++) {
-        struct qp_mse_known known = {.score = 0};
-        f64->load(c->kernels->work->work, 1, lo + i * size, &known.lo);
-        f64->load(c->kernels->work->work, 1, hi + i * size, &known.hi);
-        f64->load(c->kernels->work->work, 1, (char *)scale + i * size, &known.last[0].scale);
-        const double most = -known.lo > known.hi ? -known.lo : known.hi;
-        const int exponent = most > 0 ? ilogb(most) : 0;
-        known.unit = ldexp(1, exponent < least ? -least : -exponent);
-        known.last[0].zero = zero[i];
-        known_of(c)[i] = known;
+        struct qp_mse_known *known = &qp_mse_known_of(c)[i];
+        *known = (struct qp_mse_known){
+            .lo = value_at(c, lo, i), .hi = value_at(c, hi, i), .error = INT64_MAX};
+        known->last[0] = (struct qp_mse_params){value_at(c, scale, i), zero[i]};
+        known->unit = unit_of(-known->lo > known->hi ? -known->lo : known->hi, least);
     }
     return good;
 }
 
 /* The least error wins; of equal ones minmax, then the lower level. */
-static void end(const struct qp_calibration *c, const struct state *state,
-                const struct qp_mse_known *known, size_t i, void *scale, int32_t *zero)
+static struct qp_mse_params judged(const struct qp_calibration *c, const struct qp_mse_state *state,
+                                   const struct qp_mse_known *known)
 {
     unsigned best = 0;
     for (unsigned which = 1; which <= c->calibrator->level; which++)
         best = state->errors[which] < state->errors[best] ? which : best;
+    return known->last[best];
+}
+
+/* Ends a pass of a set; the trials are those of the pass. */
+static void end_set(const struct qp_mse_seeing *s, const struct qp_mse_pass *next,
+                    const struct qp_mse_state *state, struct qp_mse_known *known)
+{
+    if (s->pass.move == QP_MSE_SCALES) {
+        take_scales(s->c, s->pass.part, state, known);
+        return;
+    }
+    if (s->pass.move == QP_MSE_JUDGE) {
+        known->found.params = judged(s->c, state, known);
+        known->error = 0;
+        return;
+    }
+    if (s->trials.codes.n > 0)
+        take_trials(s, state, known);
+    if (ends_level(&s->pass, next))
+        known->last[s->pass.level] = best_params(s->c, known);
+}
+
+static void put_params(const struct qp_calibration *c, size_t i, void *scale, int32_t *zero)
+{
+    const struct qp_mse_known *known = &qp_mse_known_of(c)[i];
+    const struct qp_mse_params params =
+        known->error == INT64_MAX ? known->last[0] : known->found.params;
     if (c->kernels->work_bytes == sizeof(double))
-        ((double *)scale)[i] = known->last[best].scale;
+        ((double *)scale)[i] = params.scale;
     else
-        ((float *)scale)[i] = (float)known->last[best].scale;
-    zero[i] = known->last[best].zero;
+        ((float *)scale)[i] = (float)params.scale;
+    zero[i] = params.zero;
 }
 
 static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
                      void *scale, int32_t *zero)
 {
-    const enum qp_mse_level level = (enum qp_mse_level)c->calibrator->level;
-    const struct qp_mse_pass at = pass_of(level, pass), next = pass_of(level, pass + 1);
-    const struct state *states = state;
-    if (at.move == QP_MSE_RANGE)
+    struct qp_mse_seeing s = seeing_of(c, state);
+    const struct qp_mse_pass next = pass_of(c, pass + 1);
+    if (pass == 0)
         return begin(c, n, state, scale, zero);
+    begin_pass(&s, pass);
     for (size_t i = 0; i < n; i++) {
-        struct qp_mse_known *known = &known_of(c)[i];
-        if (at.move == QP_MSE_JUDGE) {
-            end(c, &states[i], known, i, scale, zero);
-            continue;
+        struct qp_mse_known *known = &qp_mse_known_of(c)[i];
+        if (s.pass.move != QP_MSE_JUDGE && s.pass.move != QP_MSE_SCALES)
+            qp_mse_trials(c->rule, s.positive, &s.pass, known, &s.trials);
+        end_set(&s, &next, &s.states[i], known);
+        if (pass + 1 == n_passes(c))
+            put_params(c, i, scale, zero);
+    }
+    return n;
+}
+
+/* ---- Whole sets --------------------------------------------------------------------------------
+ */
+
+/* Ends the pass of all sets of a run whose errors are known. */
+static void judge_whole(const struct qp_mse_seeing *s, const struct qp_values_run *run)
+{
+    const size_t n = qp_tile_sets(&run->tile);
+    memset(s->states + run->set, 0, n * sizeof *s->states);
+    qp_mse_judge(s, run);
+    for (size_t i = run->set; i < run->set + n; i++)
+        end_set(s, &s->pass, &s->states[i], &qp_mse_known_of(s->c)[i]);
+}
+
+static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
+                      const struct room *room, const struct qp_mse_pass *next)
+{
+    const size_t cols = run->tile.cols, width = run->tile.col_width;
+    struct qp_mse_known *known = &qp_mse_known_of(s->c)[run->set];
+    for (size_t at = 0; at < cols; at += width, known++) {
+        const size_t n = cols - at < width ? cols - at : width;
+        const struct related related = related_of(run, room, at, n);
+        struct qp_mse_state state;
+        qp_mse_trials(s->c->rule, s->positive, &s->pass, known, &s->trials);
+        if (s->trials.codes.n > 0) {
+            memset(&state, 0, sizeof state);
+            state.n = n;
+            add_sums(s, &related, &state.sums);
         }
-        take_trials(c, &at, &states[i], known);
-        if (next.level != at.level || next.move == QP_MSE_JUDGE)
-            known->last[at.level] = best_params(c, known);
+        end_set(s, next, &state, known);
+    }
+}
+
+/* All passes behind the first, of a run with whole sets. */
+static void search_run(void *ctx, const struct qp_values_run *run)
+{
+    struct qp_mse_seeing *s = ctx;
+    struct room room;
+    if (!qp_mse_tries_scales(s->c->rule))
+        relate_run(s, run, &room);
+    for (unsigned pass = 1; pass < n_passes(s->c); pass++) {
+        const struct qp_mse_pass next = pass_of(s->c, pass + 1);
+        begin_pass(s, pass);
+        if (is_idle(s->c, &s->pass) && !ends_level(&s->pass, &next))
+            continue;
+        if (s->pass.move == QP_MSE_JUDGE || s->pass.move == QP_MSE_SCALES)
+            judge_whole(s, run);
+        else
+            try_whole(s, run, &room, &next);
+    }
+}
+
+/* Whether each set of a tile, of which it has all values, lies in one run. */
+static bool are_in_runs(const struct qp_tile *tile)
+{
+    const size_t width = tile->col_width < tile->cols ? tile->col_width : tile->cols;
+    const size_t rows = tile->band_rows < tile->rows ? tile->band_rows : tile->rows;
+    return qp_values_are_gathered(tile) ? rows <= QP_VALUES_RUN / width
+                                        : tile->band_rows == 1 && width <= QP_VALUES_RUN;
+}
+
+static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                     void *state, struct qp_set_params *chosen)
+{
+    const size_t n = qp_tile_sets(tile);
+    memset(state, 0, n * sizeof(struct qp_mse_state));
+    chosen->n_others = see(c, 0, tile, src, state);
+    const size_t good = finish(c, 0, n, state, chosen->scale, chosen->zero);
+    if (good < n)
+        return good;
+    if (are_in_runs(tile)) {
+        struct qp_mse_seeing s = seeing_of(c, state);
+        qp_values_walk(c, tile, src, search_run, &s);
+        for (size_t i = 0; i < n; i++)
+            put_params(c, i, chosen->scale, chosen->zero);
+        return n;
+    }
+    for (unsigned pass = 1; pass < n_passes(c); pass++) {
+        memset(state, 0, n * sizeof(struct qp_mse_state));
+        (void)see(c, pass, tile, src, state);
+        (void)finish(c, pass, n, state, chosen->scale, chosen->zero);
     }
     return n;
 }
@@ -389,8 +512,8 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
     {                                                                                              \
         .name = (NAME), .method = (NAME), .can_clip = true, .nearest = true, .from_source = true,  \
         .either_sign = true, .takes_weights = true, .level = (LEVEL), .passes = (PASSES),          \
-        .state_bytes = sizeof(struct state), .known_bytes = sizeof(struct qp_mse_known),           \
-        .see = see, .merge = merge, .finish = finish                                               \
+        .state_bytes = sizeof(struct qp_mse_state), .known_bytes = sizeof(struct qp_mse_known),    \
+        .see = see, .merge = merge, .finish = finish, .choose = choose                             \
     }
 
 const struct qp_calibrator qp_calibrate_mse[] = {

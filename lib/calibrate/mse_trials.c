@@ -23,16 +23,20 @@ static const struct window asymmetric[] = {{0.95, 2.40}, {0.95, 1.70}, {0.95, 1.
 /* How much further each trial beyond the window goes. */
 #define BEYOND 1.3
 
+/* How much wider trials with neighbouring zero points spread than those near the best. */
+#define ASIDE 2
+
 /* What a batch of trials is made from. */
 struct batch {
     const struct qp_code_rule *rule;
     const struct qp_mse_known *known;
-    struct window window;
-    struct qp_mse_trial *trials;
-    unsigned n;
-    double whole; /* step of the last trial, that clips nothing */
-    int32_t whole_zero;
+    struct qp_mse_trials *trials;
 };
+
+static const struct window *window_of(const struct qp_code_rule *rule)
+{
+    return &(rule->asymmetric ? asymmetric : symmetric)[rule->type->bits - 2];
+}
 
 void qp_mse_limits(const struct qp_code_rule *rule, int32_t zero, int32_t *least, int32_t *most)
 {
@@ -61,47 +65,106 @@ static double whole_step(const struct batch *b, int32_t zero)
     return lo * most > hi * -least ? -least / lo : most / hi;
 }
 
-static void add(struct batch *b, double share, int32_t zero, int sign, double spread)
-{
-    const double middle = (b->known->lo / 2 + b->known->hi / 2) * b->known->unit;
-    struct qp_mse_trial *t = &b->trials[b->n++];
-    if (b->n == 1 || zero != b->whole_zero) /* trials of one zero point follow each other */
-        b->whole = whole_step(b, zero);
-    b->whole_zero = zero;
-    *t = (struct qp_mse_trial){.step = sign * share * b->whole,
-                               .share = share,
-                               .zero = zero,
-                               .sign = sign,
-                               .spread = spread};
-    if (b->rule->kind == QP_CODES_BIASED)
-        t->shift = b->rule->q_max / 2.0 - zero / 4.0 - middle * t->step;
-}
+/* ---- Shares that are the same for every set ----------------------------------------------------
+ */
 
 /* Every parts-th point of a window that has `parts` times as many as a batch, from the part on. */
-static void add_window(struct batch *b, struct window w, unsigned part, unsigned parts,
-                       int32_t zero, int sign)
+static void set_window(struct qp_mse_trials *t, struct window w, unsigned part, unsigned parts)
 {
-    const double gap = (w.most - w.least) / (QP_TRIALS * parts - 1);
-    for (unsigned i = 0; i < QP_TRIALS; i++) {
-        const double share = w.least + gap * (part + i * parts);
-        add(b, share, zero, sign, gap); /* shares are about 1 */
-    }
+    t->spread = (w.most - w.least) / (QP_TRIALS * parts - 1); /* shares are about 1 */
+    for (unsigned i = 0; i < QP_TRIALS; i++)
+        t->share[i] = w.least + t->spread * (part + i * parts);
 }
 
-/* n trials around a share, up to its neighbours on both sides. */
-static void add_near(struct batch *b, double share, double spread, unsigned n, int32_t zero,
-                     int sign)
+void qp_mse_prepare(const struct qp_code_rule *rule, const struct qp_mse_pass *pass,
+                    struct qp_mse_trials *t)
 {
+    const bool biased = rule->kind == QP_CODES_BIASED;
+    const unsigned part = pass->part, half = QP_MSE_DENSE_PARTS / 2;
+    const struct window w = *window_of(rule);
+    const struct window wide = {w.least * 0.95, w.most * 1.1};
+    const struct window widest = {w.least * 0.85, w.most * 1.25};
+    if (pass->move == QP_MSE_FINE)
+        set_window(t, w, part, 2);
+    else if (pass->move == QP_MSE_OTHER && !biased && !rule->asymmetric)
+        set_window(t, wide, part, 2);
+    else if (pass->move == QP_MSE_OTHER)
+        set_window(t, wide, 0, 1);
+    else if (pass->move == QP_MSE_DENSE && (biased || rule->asymmetric))
+        set_window(t, widest, part % 4, 4);
+    else if (pass->move == QP_MSE_DENSE)
+        set_window(t, widest, part % half, half);
+    else
+        set_window(t, w, 0, 1);
+}
+
+/* ---- Steps of a set ----------------------------------------------------------------------------
+ */
+
+/* No code is that far away, and integers hold more. */
+#define MOST_STEPS 0x1p20
+
+static float checked(double steps)
+{
+    return fabs(steps) <= MOST_STEPS ? (float)steps : 0;
+}
+
+/* Steps of the trials from `first` on, with one zero point. */
+static void set_steps(struct batch *b, unsigned first, int32_t zero, int sign)
+{
+    struct qp_mse_trials *t = b->trials;
+    const double whole = sign * whole_step(b, zero);
+    int32_t least, most;
+    qp_mse_limits(b->rule, zero, &least, &most);
+    t->sign = sign;
+    for (unsigned i = first; i < t->codes.n; i++) {
+        t->codes.step[i] = checked(t->share[i] * whole);
+        t->codes.least[i] = (float)least;
+        t->codes.most[i] = (float)most;
+        t->zero[i] = zero;
+    }
+    if (b->rule->kind != QP_CODES_BIASED)
+        return;
+    const double middle = (b->known->lo / 2 + b->known->hi / 2) * b->known->unit;
+    const double shift = b->rule->q_max / 2.0 - zero / 4.0;
+    for (unsigned i = first; i < t->codes.n; i++)
+        t->codes.shift[i] = checked(shift - middle * (t->share[i] * whole));
+}
+
+/* n more trials around the best, so many of its spreads to both sides. */
+static void add_near(struct batch *b, double wide, unsigned n, int32_t zero)
+{
+    const struct qp_mse_best *best = &b->known->best;
+    struct qp_mse_trials *t = b->trials;
+    const unsigned first = t->codes.n;
     for (unsigned i = 0; i < n; i++) {
-        const double at = (2.0 * i + 1 - n) / n; /* -1 .. 1, without the ends and the middle */
-        add(b, share * (1 + spread * at), zero, sign, spread / n);
+        const double at = (2.0 * i + 1 - n) / n; /* -1 .. 1, without the ends */
+        t->share[t->codes.n++] = best->share * (1 + best->spread * wide * at);
     }
+    t->spread = best->spread * wide / n;
+    set_steps(b, first, zero, best->sign);
 }
 
-static void add_near_best(struct batch *b, unsigned n)
+/* The scale that is the best for the best codes makes new codes. */
+static void set_polished(struct batch *b, unsigned at)
 {
-    const struct qp_mse_trial *best = &b->known->best;
-    add_near(b, best->share, best->spread, n, best->zero, best->sign);
+    const struct qp_mse_known *known = b->known;
+    struct qp_mse_trials *t = b->trials;
+    const double step = 1 / known->scale;
+    t->codes.step[at] = checked(step);
+    t->codes.shift[at] = checked(-known->bias * step);
+    t->zero[at] = known->best.zero;
+    t->share[at] = fabs(step) / whole_step(b, known->best.zero);
+    t->sign = known->best.sign;
+}
+
+/* Near the best; in the middle is the best scale for its codes. */
+static void polish(struct batch *b)
+{
+    struct qp_mse_trials *t = b->trials;
+    t->codes.n = 0;
+    add_near(b, 1, b->rule->kind == QP_CODES_BIASED ? 1 : 3, b->known->best.zero);
+    set_polished(b, t->codes.n / 2);
 }
 
 /* Whether a zero point is a code. */
@@ -112,104 +175,88 @@ static bool is_zero(const struct batch *b, int32_t zero)
 
 static void spread(struct batch *b)
 {
-    const struct qp_mse_trial *best = &b->known->best;
-    const double end = b->window.most * (1 - 1e-9);
-    double share = b->window.most;
+    const struct qp_mse_best *best = &b->known->best;
+    struct qp_mse_trials *t = b->trials;
+    double share = window_of(b->rule)->most;
     if (b->rule->kind == QP_CODES_BIASED) {
-        add_window(b, b->window, 0, 1, -1, 1);
+        set_steps(b, 0, -1, 1);
         return;
     }
-    if (best->share < end) {
-        add_near_best(b, 4);
+    if (best->share < share * (1 - 1e-9)) {
+        polish(b);
         return;
     }
     for (unsigned i = 0; i < QP_TRIALS; i++)
-        add(b, share *= BEYOND, best->zero, best->sign, BEYOND - 1);
+        t->share[i] = share *= BEYOND;
+    t->codes.n = QP_TRIALS;
+    t->spread = BEYOND - 1;
+    set_steps(b, 0, best->zero, best->sign);
 }
 
 static void zeros(struct batch *b)
 {
-    const struct qp_mse_trial *best = &b->known->best;
+    const struct qp_mse_best *best = &b->known->best;
     if (b->rule->kind == QP_CODES_BIASED) {
-        add_window(b, b->window, 0, 1, 1, 1);
+        set_steps(b, 0, 1, 1);
         return;
     }
-    if (!b->rule->asymmetric) {
-        add_near_best(b, 4);
-        return;
-    }
-    for (int32_t zero = best->zero - 1; zero <= best->zero + 1; zero += 2) {
+    b->trials->codes.n = 0;
+    for (int32_t zero = best->zero - 1; b->rule->asymmetric && zero <= best->zero + 1; zero += 2) {
         if (is_zero(b, zero))
-            add_near(b, best->share, best->spread * 2, 4, zero, 1);
+            add_near(b, ASIDE, 4, zero);
     }
-}
-
-/* The scale that is the best for the best codes makes new codes; beside it are some neighbours. */
-static void polish(struct batch *b)
-{
-    const struct qp_mse_known *known = b->known;
-    struct qp_mse_trial next = known->best;
-    next.step = 1 / known->scale;
-    next.shift = -known->bias * next.step;
-    next.share = fabs(next.step) / whole_step(b, next.zero);
-    b->trials[b->n++] = next;
-    if (b->rule->kind != QP_CODES_BIASED)
-        add_near_best(b, 4);
+    if (!b->rule->asymmetric && best->spread >= BEYOND - 1)
+        add_near(b, 1, QP_TRIALS, best->zero);
 }
 
 static void other(struct batch *b, unsigned part, bool positive)
 {
-    const struct window wide = {b->window.least * 0.95, b->window.most * 1.1};
     const int32_t zero = b->known->last[0].zero, beside = part ? zero + 1 : zero - 1;
     if (b->rule->kind == QP_CODES_BIASED)
-        add_window(b, wide, 0, 1, part ? 2 : -2, 1);
+        set_steps(b, 0, part ? 2 : -2, 1);
     else if (b->rule->asymmetric && is_zero(b, beside))
-        add_window(b, wide, 0, 1, beside, 1);
+        set_steps(b, 0, beside, 1);
     else if (!b->rule->asymmetric && !positive)
-        add_window(b, wide, part, 2, zero, -natural_sign(b));
+        set_steps(b, 0, zero, -natural_sign(b));
+    else
+        b->trials->codes.n = 0;
 }
 
 static void dense(struct batch *b, unsigned part, bool positive)
 {
-    const struct window wide = {b->window.least * 0.85, b->window.most * 1.25};
     const unsigned half = QP_MSE_DENSE_PARTS / 2;
     const int32_t zero = b->known->last[0].zero, beside = zero - 2 + (int32_t)part / 4;
     if (b->rule->kind == QP_CODES_BIASED)
-        add_window(b, wide, part % 4, 4, (int32_t)part / 4 - 2, 1);
-    else if (!b->rule->asymmetric && positive)
-        add_window(b, wide, part, QP_MSE_DENSE_PARTS, zero, 1);
-    else if (!b->rule->asymmetric)
-        add_window(b, wide, part % half, half, zero, part < half ? 1 : -1);
-    else if (beside <= zero + 2 && is_zero(b, beside))
-        add_window(b, wide, part % 4, 4, beside, 1);
+        set_steps(b, 0, (int32_t)part / 4 - 2, 1);
+    else if (!b->rule->asymmetric && !(positive && part >= half))
+        set_steps(b, 0, zero, part < half ? 1 : -1);
+    else if (b->rule->asymmetric && beside <= zero + 2 && is_zero(b, beside))
+        set_steps(b, 0, beside, 1);
+    else
+        b->trials->codes.n = 0;
 }
 
-unsigned qp_mse_trials(const struct qp_code_rule *rule, bool positive,
-                       const struct qp_mse_pass *pass, const struct qp_mse_known *known,
-                       struct qp_mse_trial trials[QP_TRIALS])
+void qp_mse_trials(const struct qp_code_rule *rule, bool positive, const struct qp_mse_pass *pass,
+                   const struct qp_mse_known *known, struct qp_mse_trials *trials)
 {
     struct batch b = {.rule = rule, .known = known, .trials = trials};
     const bool biased = rule->kind == QP_CODES_BIASED;
     const int32_t zero = biased ? 0 : known->last[0].zero;
-    const int sign = positive ? 1 : natural_sign(&b);
-    b.window = (rule->asymmetric ? asymmetric : symmetric)[rule->type->bits - 2];
+    trials->codes.n = QP_TRIALS;
     if (known->lo == known->hi)
-        return 0;
-    if (pass->move == QP_MSE_GRID)
-        add_window(&b, b.window, 0, 1, zero, sign);
-    else if (pass->move == QP_MSE_FINE)
-        add_window(&b, b.window, pass->part, 2, zero, sign);
+        trials->codes.n = 0;
+    else if (pass->move == QP_MSE_GRID || pass->move == QP_MSE_FINE)
+        set_steps(&b, 0, zero, positive ? 1 : natural_sign(&b));
     else if (pass->move == QP_MSE_OTHER)
         other(&b, pass->part, positive);
     else if (pass->move == QP_MSE_DENSE)
         dense(&b, pass->part, positive);
-    else if (known->score == 0 || (pass->part > 0 && !biased))
-        return 0;
+    else if (known->score == 0 || qp_mse_is_idle(rule, pass))
+        trials->codes.n = 0;
     else if (pass->move == QP_MSE_SPREAD)
         spread(&b);
     else if (pass->move == QP_MSE_ZEROS)
         zeros(&b);
-    else if (pass->move == QP_MSE_POLISH)
+    else
         polish(&b);
-    return b.n;
 }

@@ -12,6 +12,11 @@
 /* Runs of fewer columns are gathered from the rows of their set. */
 #define NARROW 32
 
+bool qp_values_are_gathered(const struct qp_tile *tile)
+{
+    return tile->col_width < NARROW && tile->band_rows > 1;
+}
+
 /* A walk, and room for what it has at hand. */
 struct walk {
     const struct qp_calibration *c;
@@ -117,7 +122,7 @@ void qp_values_walk(const struct qp_calibration *c, const struct qp_tile *tile, 
     w.src = src;
     w.take = take;
     w.ctx = ctx;
-    if (tile->col_width < NARROW && tile->band_rows > 1) {
+    if (qp_values_are_gathered(tile)) {
         FOR_EACH_BAND(tile, band)
         walk_band(&w, &band);
         return;

@@ -18,6 +18,9 @@ struct qp_values_run {
     const float *weights; /* of each, or NULL */
 };
 
+/* Whether the values of a set are gathered from several rows. */
+bool qp_values_are_gathered(const struct qp_tile *tile);
+
 /*
  * Goes over a tile. Sets of few columns and many rows come one after the other, with their values
  * gathered; others row by row.

@@ -229,26 +229,10 @@ static enum qplan_status use_positive(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
-/* Searches are for integers: of floats and tables they know nothing. */
-static enum qplan_status check_searches(const struct qplan_plan *plan, struct qplan_error *err)
-{
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!qp_is_quantized(t) || !t->calibrator->takes_weights)
-            continue;
-        if (qp_is_valued(qp_code_type(t->result.scheme->dtype)->kind))
-            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE,
-                           "calibrate", "%s is for integer codes, found %s", t->calibrator->name,
-                           qplan_dtype_name(t->result.scheme->dtype));
-    }
-    return QPLAN_OK;
-}
-
 /* The recipe of the layout's tool takes the place of each calibrator. */
 static enum qplan_status use_variants(struct qplan_plan *plan, struct qplan_error *err)
 {
     char subject[512];
-    QP_TRY(check_searches(plan, err));
     if (plan->positive_scales)
         QP_TRY(use_positive(plan, err));
     if (plan->options.arithmetic == QPLAN_ARITHMETIC_QPLAN)

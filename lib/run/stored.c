@@ -31,8 +31,10 @@ static bool may_be_negative(const struct qp_tensor *tensor)
     const bool is_known = qp_calibrator_recorded(tensor->calibrate, &calibrator);
     if (tensor->scheme->bias)
         return !is_known || calibrator.codes;
+    if (qplan_dtype_bits(tensor->scheme->scale_dtype) <= 8) /* these are numbers without a sign */
+        return false;
     return is_known && calibrator.either_sign && !tensor->scheme->asymmetric &&
-           !qp_is_of_largest(tensor);
+           (tensor->scheme->dtype == QPLAN_NF4 || !qp_is_of_largest(tensor));
 }
 
 /*

@@ -297,13 +297,36 @@ static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
     return QPLAN_ERR_VALUE;
 }
 
+static enum qplan_status judge_scales(const struct qp_worker *w, size_t good, size_t n)
+{
+    return good < n ? fail_scale(w, w->unit->strip.set + good) : QPLAN_OK;
+}
+
 enum qplan_status qp_worker_finish(const struct qp_worker *w, unsigned pass, size_t n, void *state,
                                    void *scale, int32_t *zero)
 {
     const struct qp_calibration c = calibration_of(w, 0);
     const size_t good =
         qp_calibrator_finish(tensor_of(w)->calibrator, &c, pass, n, state, scale, zero);
-    return good < n ? fail_scale(w, w->unit->strip.set + good) : QPLAN_OK;
+    return judge_scales(w, good, n);
+}
+
+/* The parameters of a strip whose elements are in memory. */
+static enum qplan_status choose(struct qp_worker *w, size_t n)
+{
+    const struct qp_unit_buffers *b = w->b;
+    struct qp_set_params chosen = {b->scale, b->zero, 0};
+    if (tensor_of(w)->calibrator->choose) {
+        const struct qp_calibration c = calibration_of(w, 0);
+        const size_t good = qp_calibrator_choose(&c, &w->piece.tile, w->src, b->state, &chosen);
+        QP_TRY(judge_nonfinite(w, chosen.n_others));
+        return judge_scales(w, good, n);
+    }
+    for (unsigned pass = 0; pass < qp_passes(tensor_of(w), QP_PARAMETERS); pass++) {
+        QP_TRY(qp_worker_see(w, pass));
+        QP_TRY(qp_worker_finish(w, pass, n, b->state, b->scale, b->zero));
+    }
+    return QPLAN_OK;
 }
 
 /* Codes of small tensors are best made where they wait for what follows them. */
@@ -370,10 +393,7 @@ static enum qplan_status quantize_strip(struct qp_worker *w)
     if (b->lane && calibrator->finds_ranges && w->rule.kind != QP_CODES_BIASED &&
         !w->rule.of_largest)
         return quantize_on_device(w);
-    for (unsigned pass = 0; pass < qp_passes(tensor_of(w), QP_PARAMETERS); pass++) {
-        QP_TRY(qp_worker_see(w, pass));
-        QP_TRY(qp_worker_finish(w, pass, n, b->state, b->scale, b->zero));
-    }
+    QP_TRY(choose(w, n));
     QP_TRY(qp_worker_put_scales(w, n, b->scale));
     if (w->context->roles != QP_PARAMETERS)
         QP_TRY(qp_worker_put_codes(w, b->scale, b->zero));

@@ -17,9 +17,10 @@
 struct comparison {
     const struct qp_source *file;
     struct qp_wrong **wrong; /* by stored tensor: that of its pair; NULL = it may differ */
-    bool *need_only_be_near; /* by stored tensor: scales that are measured by minmax's */
-    struct qp_arena arena;   /* of calibrators */
-    const char *last_name;   /* of a record; most tensors share theirs */
+    const struct qplan_scheme *
+        *near;             /* by stored tensor: of scales that are measured by minmax's */
+    struct qp_arena arena; /* of calibrators */
+    const char *last_name; /* of a record; most tensors share theirs */
     const struct qp_calibrator *last;
     pthread_mutex_t lock;
 };
@@ -35,11 +36,10 @@ static bool is_earlier(const struct qp_wrong *wrong, const struct qplan_entry *e
     return wrong->entry == entry ? elem < wrong->elem : entry < wrong->entry;
 }
 
-/* Whether a scale is near enough to minmax's: bytes of both in the type that is stored. */
-static bool is_near(const struct qplan_entry *entry, const char *stored, const char *computed)
+/* Whether a scale is near enough to minmax's: bytes of both in the type of scales. */
+static bool is_near(enum qplan_dtype dtype, const char *stored, const char *computed)
 {
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    const enum qplan_dtype dtype = qp_storage_row((enum qplan_storage)entry->storage)->dtype;
     double found, minmax;
     f64->load(dtype, 1, stored, &found);
     f64->load(dtype, 1, computed, &minmax);
@@ -50,12 +50,13 @@ static bool is_near(const struct qplan_entry *entry, const char *stored, const c
 static bool is_far(const struct comparison *c, const struct qp_difference *d, size_t size,
                    uint64_t *elem)
 {
+    const enum qplan_dtype dtype = c->near[d->entry - c->file->listing.entries]->scale_dtype;
     char stored[8];
     struct qplan_error unused;
     for (size_t at = d->first / size * size; at < d->n; at += size) {
         *elem = (d->off + at) / size;
         if (qp_source_read(c->file, d->entry, d->off + at, stored, size, &unused) != QPLAN_OK ||
-            !is_near(d->entry, stored, d->bytes + at))
+            !is_near(dtype, stored, d->bytes + at))
             return true;
     }
     return false;
@@ -68,7 +69,7 @@ static void differ(void *ctx, const struct qp_difference *d)
     struct qp_wrong *wrong = c->wrong[i];
     const size_t size = qplan_storage_bits((enum qplan_storage)d->entry->storage) / 8;
     uint64_t elem = (d->off + d->first) / size;
-    if (!wrong || (c->need_only_be_near[i] && !is_far(c, d, size, &elem)))
+    if (!wrong || (c->near[i] && !is_far(c, d, size, &elem)))
         return;
     (void)pthread_mutex_lock(&c->lock);
     if (is_earlier(wrong, d->entry, elem)) {
@@ -146,7 +147,7 @@ static void add_pair(struct qplan_plan *plan, const struct comparison *c, struct
         const size_t at = (size_t)(part->entry - c->file->listing.entries);
         if (computes || part->role == QP_SCALE)
             c->wrong[at] = &pair->result.wrong;
-        c->need_only_be_near[at] = !computes;
+        c->near[at] = computes ? NULL : pair->file->scheme;
     }
 }
 
@@ -243,8 +244,8 @@ enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
     enum qplan_status status = QPLAN_OK;
     plan.tensors = qp_alloc(n + n_factors, sizeof *plan.tensors);
     c.wrong = qp_alloc(n_entries, sizeof *c.wrong);
-    c.need_only_be_near = qp_alloc(n_entries, sizeof *c.need_only_be_near);
-    if (!plan.tensors || !c.wrong || !c.need_only_be_near)
+    c.near = qp_alloc(n_entries, sizeof *c.near);
+    if (!plan.tensors || !c.wrong || !c.near)
         status = qp_fail_memory(err, "proof", (n + n_factors) * sizeof *plan.tensors);
     if (status == QPLAN_OK && n_factors > 0 && !exact)
         status = judge_factors(&c, pairs, n, &plan, n_factors, err);
@@ -259,7 +260,7 @@ enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
         status = run_plan(&plan, &c, exact, run, err);
     qp_free(plan.tensors);
     qp_free(c.wrong);
-    qp_free(c.need_only_be_near);
+    qp_free(c.near);
     qp_arena_free(&c.arena);
     return status;
 }
