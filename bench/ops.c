@@ -117,7 +117,7 @@ static void add_tensor(struct problem *p, char *word)
     t->data = make(t->n_bytes);
     if (kind && strcmp(kind, "zero") == 0)
         return;
-    if (strchr("FB", dtype[0]))
+    if (strchr("FB", dtype[0]) && qplan_storage_bits(t->dtype) > 8)
         fill_floats(t, n, kind && strcmp(kind, "scale") == 0);
     else
         fill_integers(t, n, kind ? kind : "");

@@ -136,18 +136,39 @@ class Family:
         return call
 
 
+class Floats(Family):
+    """The same with codes of f8e4m3, for which PyTorch has a cast."""
+
+    def quantize(self):
+        return lambda: (self.f / self.s).clamp_(-448, 448).to(torch.float8_e4m3fn)
+
+    def dequantize(self):
+        codes = self.quantize()()
+        return lambda: codes.float() * self.s
+
+    def fake_quantize(self):
+        make = self.quantize()
+        return lambda: make().float() * self.s
+
+    def mask(self):
+        return (self.f / self.s).abs() <= 448
+
+
 def quantize_rows():
     data = f"{ROWS}x{COLS}"
     for granularity, sets in SETS.items():
         fields, shape = FIELDS.get(granularity, []), "x".join(map(str, sets or (1,)))
         scale, zero = f"scale:F32:{shape}:scale", f"zero_point:F32:{shape}:zero"
 
-        def row(op, words, dtype="F32", goal=None):
+        def row(op, words, dtype="F32", goal=None, kind="", family=Family):
             stem = op.replace(f"_{granularity}", "")
             torch_dtype = {"F32": "float32", "BF16": "bfloat16"}[dtype]
-            return Row(op + (" bf16" if dtype == "BF16" else ""), op, fields + words,
-                       lambda: getattr(Family(granularity, getattr(torch, torch_dtype)), stem)(),
+            return Row(op + kind + (" bf16" if dtype == "BF16" else ""), op, fields + words,
+                       lambda: getattr(family(granularity, getattr(torch, torch_dtype)), stem)(),
                        goal)
+
+        def floats(op, words):
+            return row(op, words, kind=" f8e4m3", family=Floats)
 
         g, x, dy = granularity, f"input:F32:{data}", f"dout:F32:{data}"
         goal = 0.7 if g in ("per_channel", "per_group") else None
@@ -161,6 +182,12 @@ def quantize_rows():
         yield row(f"fake_quantize_learnable_{g}", [x, scale, zero])
         yield row(f"fake_quantize_learnable_{g}_backward", [dy, x, scale, zero])
         yield row(f"dynamic_quantize_{g}", [x])
+        if g in ("per_channel", "per_group"):
+            codes = f"input:F8_E4M3:{data}:below=127"
+            yield floats(f"quantize_{g}", ["output_dtype=f8e4m3", x, scale])
+            yield floats(f"dequantize_{g}", [codes, scale])
+            yield floats(f"fake_quantize_{g}", ["code_dtype=f8e4m3", x, scale])
+            yield floats(f"fake_quantize_{g}_backward", ["code_dtype=f8e4m3", dy, x, scale])
 
 
 # ---- Embedding -----------------------------------------------------------------------------------

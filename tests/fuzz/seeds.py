@@ -359,6 +359,41 @@ def operator_cases():
 EMBEDDING = ["op embedding", "tensor weight F32 4x3 0000803f", "tensor indices I64 2 0100000000000000"]
 
 
+SCALE = "tensor scale F32 1 0000803f"
+FLOATS = ["op dequantize_per_tensor", "tensor input F8_E4M3 2x4 007e81fe", SCALE]
+DENSE = ["op dequantize_per_tensor", "set input_dtype=uint3", "tensor input U8 2x2 a53c", SCALE]
+ENCODE = ["op quantize_per_tensor", "tensor input F32 2x3 0000803f", SCALE]
+
+
+def code_cases():
+    """Codes of floats, tables and odd widths, and what is refused of them."""
+    return {
+        "codes-float": FLOATS,
+        "codes-dense": DENSE + ["set row_len=5"],
+        "codes-group": ["op dequantize_per_group", "set input_dtype=nf4", "set group_size=3",
+                        "set ragged=true", "tensor input U8 2x2 f78b",
+                        "tensor scale BF16 2x2 803f"],
+        "codes-encode-f4e2m1": ENCODE + ["set output_dtype=f4e2m1"],
+        "codes-encode-f8e5m2": ENCODE + ["set output_dtype=f8e5m2"],
+        "codes-encode-int7": ENCODE + ["set output_dtype=int7"],
+        "codes-fake": ["op fake_quantize_per_tensor", "set code_dtype=nf4"] + ENCODE[1:],
+        "codes-gradient": ["op quantize_per_tensor_backward", "set code_dtype=f8e4m3",
+                           "tensor dout F32 2x3 000000bf"] + ENCODE[1:],
+        "codes-dynamic": ["op dynamic_quantize_per_token", "set output_dtype=f8e4m3", ENCODE[1]],
+        "bad-code-nan": FLOATS[:1] + ["tensor input F8_E4M3 2x4 007f", SCALE],
+        "bad-code-infinity": FLOATS[:1] + ["tensor input F8_E5M2 2x4 fc00", SCALE],
+        "bad-code-storage": FLOATS + ["set input_dtype=f8e5m2"],
+        "bad-code-zero-point": FLOATS + ["tensor zero_point I32 1 00"],
+        "bad-code-range": ENCODE + ["set output_dtype=nf4", "set q_min=0"],
+        "bad-code-word": ENCODE + ["set output_dtype=e8m0"],
+        "bad-code-scheme": ["op dynamic_quantize_per_token", "set output_dtype=nf4",
+                            "set scheme=asymmetric", ENCODE[1]],
+        "bad-scale-e8m0": ENCODE[:2] + ["tensor scale F8_E8M0 1 7f", "set output_dtype=f8e4m3"],
+        "bad-row-len": DENSE + ["set row_len=6"],
+        "bad-row-len-huge": DENSE + ["set row_len=4611686018427387904"],
+    }
+
+
 def operator_faults():
     return {
         "bad-unknown-op": ["op nothing"] + EMBEDDING[1:],
@@ -410,6 +445,7 @@ def everything():
         files["quantized/raw-" + name] = raw(name)
     files |= {"op_file/" + name: text.encode() for name, text in operator_cases().items()}
     files |= {"op_file/" + name: text_of(lines) for name, lines in operator_faults().items()}
+    files |= {"op_file/" + name: text_of(lines) for name, lines in code_cases().items()}
     with open(os.path.join(DATA, "ops", "embedding_bag-own-empty-rows.safetensors"), "rb") as f:
         files["op_file/raw-bag"] = b"raw\n" + f.read()
     return files | seeds_folder.everything()
