@@ -347,20 +347,28 @@ static double unit_of(double size, int least)
     return qp_of_bits_f64((uint64_t)(1023 - (exponent < least ? least : exponent)) << 52);
 }
 
-/* Minmax's parameters, and the unit. Returns n, or the first set that has none. */
+/* What is known of a set when its range and minmax's parameters are. */
+static struct qp_mse_known known_of_range(const struct qp_calibration *c, double lo, double hi,
+                                          struct qp_mse_params minmax)
+{
+    const int least = c->kernels->work_bytes == sizeof(double) ? -1022 : -126; /* of exponents */
+    return (struct qp_mse_known){.lo = lo,
+                                 .hi = hi,
+                                 .unit = unit_of(-lo > hi ? -lo : hi, least),
+                                 .error = INT64_MAX,
+                                 .last = {minmax}};
+}
+
+/* Minmax's parameters of n sets with known ranges. Returns n, or the first set that has none. */
 static size_t begin(const struct qp_calibration *c, size_t n, void *state, void *scale,
                     int32_t *zero)
 {
-    const int least = c->kernels->work_bytes == sizeof(double) ? -1022 : -126; /* of exponents */
     const char *lo = state, *hi = qp_ranges_most(c, state, n);
     const size_t good = c->quantizer->params(c->rule, n, lo, hi, scale, zero);
-    for (size_t i = 0; i < good; i++) {
-        struct qp_mse_known *known = &qp_mse_known_of(c)[i];
-        *known = (struct qp_mse_known){
-            .lo = value_at(c, lo, i), .hi = value_at(c, hi, i), .error = INT64_MAX};
-        known->last[0] = (struct qp_mse_params){value_at(c, scale, i), zero[i]};
-        known->unit = unit_of(-known->lo > known->hi ? -known->lo : known->hi, least);
-    }
+    for (size_t i = 0; i < good; i++)
+        qp_mse_known_of(c)[i] =
+            known_of_range(c, value_at(c, lo, i), value_at(c, hi, i),
+                           (struct qp_mse_params){value_at(c, scale, i), zero[i]});
     return good;
 }
 
@@ -427,13 +435,22 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 /* ---- Whole sets --------------------------------------------------------------------------------
  */
 
+/*
+ * A search of whole sets. What is known of the sets of a run, and their states, is in the same room
+ * for each run, so that it stays in the cache: there these sets begin at 0.
+ */
+struct search {
+    struct qp_mse_seeing s;
+    const struct qp_set_params *out;
+};
+
 /* Ends the pass of all sets of a run whose errors are known. */
 static void judge_whole(const struct qp_mse_seeing *s, const struct qp_values_run *run)
 {
     const size_t n = qp_tile_sets(&run->tile);
-    memset(s->states + run->set, 0, n * sizeof *s->states);
+    memset(s->states, 0, n * sizeof *s->states);
     qp_mse_judge(s, run);
-    for (size_t i = run->set; i < run->set + n; i++)
+    for (size_t i = 0; i < n; i++)
         end_set(s, &s->pass, &s->states[i], &qp_mse_known_of(s->c)[i]);
 }
 
@@ -441,7 +458,7 @@ static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
                       const struct room *room, const struct qp_mse_pass *next)
 {
     const size_t cols = run->tile.cols, width = run->tile.col_width;
-    struct qp_mse_known *known = &qp_mse_known_of(s->c)[run->set];
+    struct qp_mse_known *known = qp_mse_known_of(s->c);
     for (size_t at = 0; at < cols; at += width, known++) {
         const size_t n = cols - at < width ? cols - at : width;
         const struct related related = related_of(run, room, at, n);
@@ -456,10 +473,25 @@ static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
     }
 }
 
-/* All passes behind the first, of a run with whole sets. */
-static void search_run(void *ctx, const struct qp_values_run *run)
+/* The ranges of a run's sets; minmax's parameters are known of all sets from `first` on. */
+static void begin_whole(const struct search *search, const struct qp_values_run *run, size_t first)
 {
-    struct qp_mse_seeing *s = ctx;
+    const struct qp_calibration *c = search->s.c;
+    const size_t n = qp_tile_sets(&run->tile);
+    void *lo = search->s.states, *hi = qp_ranges_most(c, lo, n);
+    memset(lo, 0, 2 * n * c->kernels->work_bytes);
+    (void)qp_source_kernels(c->kernels->work->work, c->kernels->isa)
+        ->range(&run->tile, run->values, lo, hi);
+    for (size_t i = 0; i < n; i++)
+        qp_mse_known_of(c)[i] =
+            known_of_range(c, value_at(c, lo, i), value_at(c, hi, i),
+                           (struct qp_mse_params){value_at(c, search->out->scale, first + i),
+                                                  search->out->zero[first + i]});
+}
+
+/* All passes behind the first. */
+static void go_through_passes(struct qp_mse_seeing *s, const struct qp_values_run *run)
+{
     struct room room;
     if (!qp_mse_tries_scales(s->c->rule))
         relate_run(s, run, &room);
@@ -475,6 +507,20 @@ static void search_run(void *ctx, const struct qp_values_run *run)
     }
 }
 
+static void search_run(void *ctx, const struct qp_values_run *run)
+{
+    struct search *search = ctx;
+    struct qp_values_run at_hand = *run;
+    const struct qp_calibration *c = search->s.c;
+    const struct qp_set_params *out = search->out;
+    at_hand.set = 0;
+    begin_whole(search, &at_hand, run->set);
+    go_through_passes(&search->s, &at_hand);
+    for (size_t i = 0; i < qp_tile_sets(&run->tile); i++)
+        put_params(c, i, (char *)out->scale + run->set * c->kernels->work_bytes,
+                   out->zero + run->set);
+}
+
 /* Whether each set of a tile, of which it has all values, lies in one run. */
 static bool are_in_runs(const struct qp_tile *tile)
 {
@@ -484,28 +530,35 @@ static bool are_in_runs(const struct qp_tile *tile)
                                         : tile->band_rows == 1 && width <= QP_VALUES_RUN;
 }
 
+static void pass_by_pass(const struct qp_calibration *c, const struct qp_tile *tile,
+                         const void *src, void *state, const struct qp_set_params *out)
+{
+    const size_t n = qp_tile_sets(tile);
+    for (unsigned pass = 1; pass < n_passes(c); pass++) {
+        memset(state, 0, n * sizeof(struct qp_mse_state));
+        (void)see(c, pass, tile, src, state);
+        (void)finish(c, pass, n, state, out->scale, out->zero);
+    }
+}
+
 static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                      void *state, struct qp_set_params *chosen)
 {
     const size_t n = qp_tile_sets(tile);
-    memset(state, 0, n * sizeof(struct qp_mse_state));
+    struct search search = {.s = seeing_of(c, state), .out = chosen};
+    void *lo = state, *hi = qp_ranges_most(c, state, n);
+    memset(state, 0, 2 * n * c->kernels->work_bytes);
     chosen->n_others = see(c, 0, tile, src, state);
-    const size_t good = finish(c, 0, n, state, chosen->scale, chosen->zero);
-    if (good < n)
+    if (!are_in_runs(tile)) {
+        const size_t good = begin(c, n, state, chosen->scale, chosen->zero);
+        if (good == n)
+            pass_by_pass(c, tile, src, state, chosen);
         return good;
-    if (are_in_runs(tile)) {
-        struct qp_mse_seeing s = seeing_of(c, state);
-        qp_values_walk(c, tile, src, search_run, &s);
-        for (size_t i = 0; i < n; i++)
-            put_params(c, i, chosen->scale, chosen->zero);
-        return n;
     }
-    for (unsigned pass = 1; pass < n_passes(c); pass++) {
-        memset(state, 0, n * sizeof(struct qp_mse_state));
-        (void)see(c, pass, tile, src, state);
-        (void)finish(c, pass, n, state, chosen->scale, chosen->zero);
-    }
-    return n;
+    const size_t good = c->quantizer->params(c->rule, n, lo, hi, chosen->scale, chosen->zero);
+    if (good == n)
+        qp_values_walk(c, tile, src, search_run, &search);
+    return good;
 }
 
 #define ROW(LEVEL, NAME, PASSES)                                                                   \
