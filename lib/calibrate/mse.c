@@ -55,6 +55,12 @@ static struct qp_mse_pass pass_of(const struct qp_calibration *c, unsigned pass)
     return (struct qp_mse_pass){QP_MSE_POLISH, QP_MSE_EXACT, 0};
 }
 
+/* Whether a pass runs the real quantizer. */
+static bool is_judging(const struct qp_mse_pass *pass)
+{
+    return pass->move == QP_MSE_JUDGE || pass->move == QP_MSE_SCALES;
+}
+
 static bool is_idle(const struct qp_calibration *c, const struct qp_mse_pass *pass)
 {
     return pass->move == QP_MSE_SCALES ? qp_mse_n_scales(c, pass->part) == 0
@@ -291,14 +297,14 @@ static struct qp_mse_seeing seeing_of(const struct qp_calibration *c, void *stat
 static void begin_pass(struct qp_mse_seeing *s, unsigned pass)
 {
     s->pass = pass_of(s->c, pass);
-    if (s->pass.move != QP_MSE_SCALES && s->pass.move != QP_MSE_JUDGE)
+    if (!is_judging(&s->pass))
         qp_mse_prepare(s->c->rule, &s->pass, &s->trials);
 }
 
 static void see_run(void *ctx, const struct qp_values_run *run)
 {
     struct qp_mse_seeing *s = ctx;
-    if (s->pass.move == QP_MSE_JUDGE || s->pass.move == QP_MSE_SCALES)
+    if (is_judging(&s->pass))
         qp_mse_judge(s, run);
     else
         try_run(s, run);
@@ -382,23 +388,26 @@ static struct qp_mse_params judged(const struct qp_calibration *c, const struct 
     return known->last[best];
 }
 
-/* Ends a pass of a set; the trials are those of the pass. */
-static void end_set(const struct qp_mse_seeing *s, const struct qp_mse_pass *next,
-                    const struct qp_mse_state *state, struct qp_mse_known *known)
+/* Ends a pass of trials, which are those of the set. */
+static void end_trials(const struct qp_mse_seeing *s, const struct qp_mse_pass *next,
+                       const struct qp_mse_state *state, struct qp_mse_known *known)
+{
+    if (s->trials.codes.n > 0)
+        take_trials(s, state, known);
+    if (ends_level(&s->pass, next))
+        known->last[s->pass.level] = best_params(s->c, known);
+}
+
+/* Ends a pass of the real quantizer. */
+static void end_judging(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                        struct qp_mse_known *known)
 {
     if (s->pass.move == QP_MSE_SCALES) {
         take_scales(s->c, s->pass.part, state, known);
         return;
     }
-    if (s->pass.move == QP_MSE_JUDGE) {
-        known->found.params = judged(s->c, state, known);
-        known->error = 0;
-        return;
-    }
-    if (s->trials.codes.n > 0)
-        take_trials(s, state, known);
-    if (ends_level(&s->pass, next))
-        known->last[s->pass.level] = best_params(s->c, known);
+    known->found.params = judged(s->c, state, known);
+    known->error = 0;
 }
 
 static void put_params(const struct qp_calibration *c, size_t i, void *scale, int32_t *zero)
@@ -423,9 +432,12 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
     begin_pass(&s, pass);
     for (size_t i = 0; i < n; i++) {
         struct qp_mse_known *known = &qp_mse_known_of(c)[i];
-        if (s.pass.move != QP_MSE_JUDGE && s.pass.move != QP_MSE_SCALES)
+        if (is_judging(&s.pass)) {
+            end_judging(&s, &s.states[i], known);
+        } else {
             qp_mse_trials(c->rule, s.positive, &s.pass, known, &s.trials);
-        end_set(&s, &next, &s.states[i], known);
+            end_trials(&s, &next, &s.states[i], known);
+        }
         if (pass + 1 == n_passes(c))
             put_params(c, i, scale, zero);
     }
@@ -451,7 +463,7 @@ static void judge_whole(const struct qp_mse_seeing *s, const struct qp_values_ru
     memset(s->states, 0, n * sizeof *s->states);
     qp_mse_judge(s, run);
     for (size_t i = 0; i < n; i++)
-        end_set(s, &s->pass, &s->states[i], &qp_mse_known_of(s->c)[i]);
+        end_judging(s, &s->states[i], &qp_mse_known_of(s->c)[i]);
 }
 
 static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
@@ -469,7 +481,7 @@ static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
             state.n = n;
             add_sums(s, &related, &state.sums);
         }
-        end_set(s, next, &state, known);
+        end_trials(s, next, &state, known);
     }
 }
 
@@ -500,7 +512,7 @@ static void go_through_passes(struct qp_mse_seeing *s, const struct qp_values_ru
         begin_pass(s, pass);
         if (is_idle(s->c, &s->pass) && !ends_level(&s->pass, &next))
             continue;
-        if (s->pass.move == QP_MSE_JUDGE || s->pass.move == QP_MSE_SCALES)
+        if (is_judging(&s->pass))
             judge_whole(s, run);
         else
             try_whole(s, run, &room, &next);
