@@ -55,6 +55,12 @@ static struct qp_mse_pass pass_of(const struct qp_calibration *c, unsigned pass)
     return (struct qp_mse_pass){QP_MSE_POLISH, QP_MSE_EXACT, 0};
 }
 
+/* Whether a pass runs the real quantizer. */
+static bool is_judging(const struct qp_mse_pass *pass)
+{
+    return pass->move == QP_MSE_JUDGE || pass->move == QP_MSE_SCALES;
+}
+
 static bool is_idle(const struct qp_calibration *c, const struct qp_mse_pass *pass)
 {
     return pass->move == QP_MSE_SCALES ? qp_mse_n_scales(c, pass->part) == 0
@@ -291,14 +297,14 @@ static struct qp_mse_seeing seeing_of(const struct qp_calibration *c, void *stat
 static void begin_pass(struct qp_mse_seeing *s, unsigned pass)
 {
     s->pass = pass_of(s->c, pass);
-    if (s->pass.move != QP_MSE_SCALES && s->pass.move != QP_MSE_JUDGE)
+    if (!is_judging(&s->pass))
         qp_mse_prepare(s->c->rule, &s->pass, &s->trials);
 }
 
 static void see_run(void *ctx, const struct qp_values_run *run)
 {
     struct qp_mse_seeing *s = ctx;
-    if (s->pass.move == QP_MSE_JUDGE || s->pass.move == QP_MSE_SCALES)
+    if (is_judging(&s->pass))
         qp_mse_judge(s, run);
     else
         try_run(s, run);
@@ -347,20 +353,28 @@ static double unit_of(double size, int least)
     return qp_of_bits_f64((uint64_t)(1023 - (exponent < least ? least : exponent)) << 52);
 }
 
-/* Minmax's parameters, and the unit. Returns n, or the first set that has none. */
+/* What is known of a set when its range and minmax's parameters are. */
+static struct qp_mse_known known_of_range(const struct qp_calibration *c, double lo, double hi,
+                                          struct qp_mse_params minmax)
+{
+    const int least = c->kernels->work_bytes == sizeof(double) ? -1022 : -126; /* of exponents */
+    return (struct qp_mse_known){.lo = lo,
+                                 .hi = hi,
+                                 .unit = unit_of(-lo > hi ? -lo : hi, least),
+                                 .error = INT64_MAX,
+                                 .last = {minmax}};
+}
+
+/* Minmax's parameters of n sets with known ranges. Returns n, or the first set that has none. */
 static size_t begin(const struct qp_calibration *c, size_t n, void *state, void *scale,
                     int32_t *zero)
 {
-    const int least = c->kernels->work_bytes == sizeof(double) ? -1022 : -126; /* of exponents */
     const char *lo = state, *hi = qp_ranges_most(c, state, n);
     const size_t good = c->quantizer->params(c->rule, n, lo, hi, scale, zero);
-    for (size_t i = 0; i < good; i++) {
-        struct qp_mse_known *known = &qp_mse_known_of(c)[i];
-        *known = (struct qp_mse_known){
-            .lo = value_at(c, lo, i), .hi = value_at(c, hi, i), .error = INT64_MAX};
-        known->last[0] = (struct qp_mse_params){value_at(c, scale, i), zero[i]};
-        known->unit = unit_of(-known->lo > known->hi ? -known->lo : known->hi, least);
-    }
+    for (size_t i = 0; i < good; i++)
+        qp_mse_known_of(c)[i] =
+            known_of_range(c, value_at(c, lo, i), value_at(c, hi, i),
+                           (struct qp_mse_params){value_at(c, scale, i), zero[i]});
     return good;
 }
 
@@ -374,23 +388,26 @@ static struct qp_mse_params judged(const struct qp_calibration *c, const struct 
     return known->last[best];
 }
 
-/* Ends a pass of a set; the trials are those of the pass. */
-static void end_set(const struct qp_mse_seeing *s, const struct qp_mse_pass *next,
-                    const struct qp_mse_state *state, struct qp_mse_known *known)
+/* Ends a pass of trials, which are those of the set. */
+static void end_trials(const struct qp_mse_seeing *s, const struct qp_mse_pass *next,
+                       const struct qp_mse_state *state, struct qp_mse_known *known)
+{
+    if (s->trials.codes.n > 0)
+        take_trials(s, state, known);
+    if (ends_level(&s->pass, next))
+        known->last[s->pass.level] = best_params(s->c, known);
+}
+
+/* Ends a pass of the real quantizer. */
+static void end_judging(const struct qp_mse_seeing *s, const struct qp_mse_state *state,
+                        struct qp_mse_known *known)
 {
     if (s->pass.move == QP_MSE_SCALES) {
         take_scales(s->c, s->pass.part, state, known);
         return;
     }
-    if (s->pass.move == QP_MSE_JUDGE) {
-        known->found.params = judged(s->c, state, known);
-        known->error = 0;
-        return;
-    }
-    if (s->trials.codes.n > 0)
-        take_trials(s, state, known);
-    if (ends_level(&s->pass, next))
-        known->last[s->pass.level] = best_params(s->c, known);
+    known->found.params = judged(s->c, state, known);
+    known->error = 0;
 }
 
 static void put_params(const struct qp_calibration *c, size_t i, void *scale, int32_t *zero)
@@ -415,9 +432,12 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
     begin_pass(&s, pass);
     for (size_t i = 0; i < n; i++) {
         struct qp_mse_known *known = &qp_mse_known_of(c)[i];
-        if (s.pass.move != QP_MSE_JUDGE && s.pass.move != QP_MSE_SCALES)
+        if (is_judging(&s.pass)) {
+            end_judging(&s, &s.states[i], known);
+        } else {
             qp_mse_trials(c->rule, s.positive, &s.pass, known, &s.trials);
-        end_set(&s, &next, &s.states[i], known);
+            end_trials(&s, &next, &s.states[i], known);
+        }
         if (pass + 1 == n_passes(c))
             put_params(c, i, scale, zero);
     }
@@ -427,21 +447,30 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 /* ---- Whole sets --------------------------------------------------------------------------------
  */
 
+/*
+ * A search of whole sets. What is known of the sets of a run, and their states, is in the same room
+ * for each run, so that it stays in the cache: there these sets begin at 0.
+ */
+struct search {
+    struct qp_mse_seeing s;
+    const struct qp_set_params *out;
+};
+
 /* Ends the pass of all sets of a run whose errors are known. */
 static void judge_whole(const struct qp_mse_seeing *s, const struct qp_values_run *run)
 {
     const size_t n = qp_tile_sets(&run->tile);
-    memset(s->states + run->set, 0, n * sizeof *s->states);
+    memset(s->states, 0, n * sizeof *s->states);
     qp_mse_judge(s, run);
-    for (size_t i = run->set; i < run->set + n; i++)
-        end_set(s, &s->pass, &s->states[i], &qp_mse_known_of(s->c)[i]);
+    for (size_t i = 0; i < n; i++)
+        end_judging(s, &s->states[i], &qp_mse_known_of(s->c)[i]);
 }
 
 static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
                       const struct room *room, const struct qp_mse_pass *next)
 {
     const size_t cols = run->tile.cols, width = run->tile.col_width;
-    struct qp_mse_known *known = &qp_mse_known_of(s->c)[run->set];
+    struct qp_mse_known *known = qp_mse_known_of(s->c);
     for (size_t at = 0; at < cols; at += width, known++) {
         const size_t n = cols - at < width ? cols - at : width;
         const struct related related = related_of(run, room, at, n);
@@ -452,14 +481,29 @@ static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
             state.n = n;
             add_sums(s, &related, &state.sums);
         }
-        end_set(s, next, &state, known);
+        end_trials(s, next, &state, known);
     }
 }
 
-/* All passes behind the first, of a run with whole sets. */
-static void search_run(void *ctx, const struct qp_values_run *run)
+/* The ranges of a run's sets; minmax's parameters are known of all sets from `first` on. */
+static void begin_whole(const struct search *search, const struct qp_values_run *run, size_t first)
 {
-    struct qp_mse_seeing *s = ctx;
+    const struct qp_calibration *c = search->s.c;
+    const size_t n = qp_tile_sets(&run->tile);
+    void *lo = search->s.states, *hi = qp_ranges_most(c, lo, n);
+    memset(lo, 0, 2 * n * c->kernels->work_bytes);
+    (void)qp_source_kernels(c->kernels->work->work, c->kernels->isa)
+        ->range(&run->tile, run->values, lo, hi);
+    for (size_t i = 0; i < n; i++)
+        qp_mse_known_of(c)[i] =
+            known_of_range(c, value_at(c, lo, i), value_at(c, hi, i),
+                           (struct qp_mse_params){value_at(c, search->out->scale, first + i),
+                                                  search->out->zero[first + i]});
+}
+
+/* All passes behind the first. */
+static void go_through_passes(struct qp_mse_seeing *s, const struct qp_values_run *run)
+{
     struct room room;
     if (!qp_mse_tries_scales(s->c->rule))
         relate_run(s, run, &room);
@@ -468,11 +512,25 @@ static void search_run(void *ctx, const struct qp_values_run *run)
         begin_pass(s, pass);
         if (is_idle(s->c, &s->pass) && !ends_level(&s->pass, &next))
             continue;
-        if (s->pass.move == QP_MSE_JUDGE || s->pass.move == QP_MSE_SCALES)
+        if (is_judging(&s->pass))
             judge_whole(s, run);
         else
             try_whole(s, run, &room, &next);
     }
+}
+
+static void search_run(void *ctx, const struct qp_values_run *run)
+{
+    struct search *search = ctx;
+    struct qp_values_run at_hand = *run;
+    const struct qp_calibration *c = search->s.c;
+    const struct qp_set_params *out = search->out;
+    at_hand.set = 0;
+    begin_whole(search, &at_hand, run->set);
+    go_through_passes(&search->s, &at_hand);
+    for (size_t i = 0; i < qp_tile_sets(&run->tile); i++)
+        put_params(c, i, (char *)out->scale + run->set * c->kernels->work_bytes,
+                   out->zero + run->set);
 }
 
 /* Whether each set of a tile, of which it has all values, lies in one run. */
@@ -484,28 +542,35 @@ static bool are_in_runs(const struct qp_tile *tile)
                                         : tile->band_rows == 1 && width <= QP_VALUES_RUN;
 }
 
+static void pass_by_pass(const struct qp_calibration *c, const struct qp_tile *tile,
+                         const void *src, void *state, const struct qp_set_params *out)
+{
+    const size_t n = qp_tile_sets(tile);
+    for (unsigned pass = 1; pass < n_passes(c); pass++) {
+        memset(state, 0, n * sizeof(struct qp_mse_state));
+        (void)see(c, pass, tile, src, state);
+        (void)finish(c, pass, n, state, out->scale, out->zero);
+    }
+}
+
 static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                      void *state, struct qp_set_params *chosen)
 {
     const size_t n = qp_tile_sets(tile);
-    memset(state, 0, n * sizeof(struct qp_mse_state));
+    struct search search = {.s = seeing_of(c, state), .out = chosen};
+    void *lo = state, *hi = qp_ranges_most(c, state, n);
+    memset(state, 0, 2 * n * c->kernels->work_bytes);
     chosen->n_others = see(c, 0, tile, src, state);
-    const size_t good = finish(c, 0, n, state, chosen->scale, chosen->zero);
-    if (good < n)
+    if (!are_in_runs(tile)) {
+        const size_t good = begin(c, n, state, chosen->scale, chosen->zero);
+        if (good == n)
+            pass_by_pass(c, tile, src, state, chosen);
         return good;
-    if (are_in_runs(tile)) {
-        struct qp_mse_seeing s = seeing_of(c, state);
-        qp_values_walk(c, tile, src, search_run, &s);
-        for (size_t i = 0; i < n; i++)
-            put_params(c, i, chosen->scale, chosen->zero);
-        return n;
     }
-    for (unsigned pass = 1; pass < n_passes(c); pass++) {
-        memset(state, 0, n * sizeof(struct qp_mse_state));
-        (void)see(c, pass, tile, src, state);
-        (void)finish(c, pass, n, state, chosen->scale, chosen->zero);
-    }
-    return n;
+    const size_t good = c->quantizer->params(c->rule, n, lo, hi, chosen->scale, chosen->zero);
+    if (good == n)
+        qp_values_walk(c, tile, src, search_run, &search);
+    return good;
 }
 
 #define ROW(LEVEL, NAME, PASSES)                                                                   \

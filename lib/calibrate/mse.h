@@ -142,12 +142,13 @@ double qp_mse_stored(const struct qp_calibration *c, double x);
 bool qp_mse_is_good(const struct qp_calibration *c, double scale);
 
 /*
- * Whether a pass of trials finds nothing that is not known: what follows on an offset is found
- * slowly, other codes soon.
+ * Whether a pass of trials is left out: what follows on an offset is found slowly, other codes
+ * soon, and many codes have next to nothing left to find near the best.
  */
 static inline bool qp_mse_is_idle(const struct qp_code_rule *rule, const struct qp_mse_pass *pass)
 {
-    return pass->move == QP_MSE_POLISH && pass->part > 0 && rule->kind != QP_CODES_BIASED;
+    return pass->move == QP_MSE_POLISH && pass->level == QP_MSE_FAST &&
+           rule->kind != QP_CODES_BIASED && (pass->part > 0 || rule->type->bits > 3);
 }
 
 /* The shares of trials that a pass has for every set. */

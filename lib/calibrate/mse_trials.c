@@ -152,10 +152,27 @@ static void set_polished(struct batch *b, unsigned at)
     struct qp_mse_trials *t = b->trials;
     const double step = 1 / known->scale;
     t->codes.step[at] = checked(step);
-    t->codes.shift[at] = checked(-known->bias * step);
     t->zero[at] = known->best.zero;
     t->share[at] = fabs(step) / whole_step(b, known->best.zero);
     t->sign = known->best.sign;
+}
+
+/* Of biased codes: steps beside that of the best scale, around the middle of the codes. */
+static void polish_biased(struct batch *b)
+{
+    static const double beside[] = {0, -1, 1, -0.5};
+    struct qp_mse_trials *t = b->trials;
+    const double middle = b->rule->q_max / 2.0;
+    const double step = 1 / b->known->scale, shift = -b->known->bias * step;
+    t->codes.n = sizeof beside / sizeof *beside;
+    t->spread = b->known->best.spread / 2;
+    set_steps(b, 0, b->known->best.zero, 1);
+    for (unsigned i = 0; i < t->codes.n; i++) {
+        const double wider = 1 + beside[i] * t->spread;
+        t->share[i] = b->known->best.share * wider;
+        t->codes.step[i] = checked(step * wider);
+        t->codes.shift[i] = checked(middle + (shift - middle) * wider);
+    }
 }
 
 /* Near the best; in the middle is the best scale for its codes. */
@@ -163,7 +180,11 @@ static void polish(struct batch *b)
 {
     struct qp_mse_trials *t = b->trials;
     t->codes.n = 0;
-    add_near(b, 1, b->rule->kind == QP_CODES_BIASED ? 1 : 3, b->known->best.zero);
+    if (b->rule->kind == QP_CODES_BIASED) {
+        polish_biased(b);
+        return;
+    }
+    add_near(b, 1, 3, b->known->best.zero);
     set_polished(b, t->codes.n / 2);
 }
 
