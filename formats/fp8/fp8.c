@@ -151,6 +151,16 @@ static enum qplan_status refuse(const struct qp_listing *listing, const struct q
     return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, entry), "%s", what);
 }
 
+/* Whether a stored tensor is called scales, and has no codes beside it. */
+static bool is_orphan(const struct qp_listing *listing, const struct qplan_entry *entry)
+{
+    if (!qp_name_ends(entry->name, entry->name_len, scale_suffix))
+        return false;
+    const struct qplan_entry *codes =
+        qp_listing_find(listing, entry->name, entry->name_len - (sizeof scale_suffix - 1));
+    return !codes || codes->storage != QPLAN_STORAGE_F8_E4M3;
+}
+
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
@@ -162,10 +172,8 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
     (void)qp_model_storage(listing, &storage);
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
-        const size_t n_codes = entry->name_len - (sizeof scale_suffix - 1);
-        if (qp_name_ends(entry->name, entry->name_len, scale_suffix) &&
-            !qp_listing_find(listing, entry->name, n_codes))
-            return refuse(listing, entry, "scales of weights that are not there", err);
+        if (is_orphan(listing, entry))
+            return refuse(listing, entry, "scales of quantized weights that are not there", err);
         if (entry->storage != QPLAN_STORAGE_F8_E4M3)
             continue;
         if (entry->rank != 2 || qp_entry_elements(entry) == 0)

@@ -10,6 +10,8 @@
 #include "lib/base/check.h"
 #include "lib/base/json.h"
 
+#include <string.h>
+
 #define BLOCK (&qp_blocks[QP_NVFP4])
 
 /* What ModelOpt calls weights of nvfp4: with activations as they are, and with quantized ones. */
@@ -150,16 +152,36 @@ static enum qplan_status describe_module(const struct qp_listing *listing,
                                                     : qp_fail_memory(err, listing->shown, sizeof t);
 }
 
+/* Whether a stored tensor is called a part of weights of which codes or scales are not there. */
+static bool is_orphan(const struct qp_listing *listing, const struct qplan_entry *entry)
+{
+    static const char *const parts[] = {"_scale", "_scale_2"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const size_t n = entry->name_len - strlen(parts[i]);
+        if (!qp_name_ends(entry->name, entry->name_len, parts[i]) ||
+            !qp_name_ends(entry->name, n, suffix))
+            continue;
+        const struct qplan_entry *codes = qp_listing_find(listing, entry->name, n);
+        return !codes || codes->storage != QPLAN_STORAGE_U8 ||
+               !qp_listing_sibling(listing, entry->name, n, "_scale");
+    }
+    return false;
+}
+
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
     const struct qplan_scheme made = qp_blocks_scheme(BLOCK);
     const struct qplan_scheme *scheme = qp_arena_copy(arena, &made, 1, sizeof made);
+    char subject[512];
     QP_TRY(check_config(listing, err));
     if (!scheme)
         return qp_fail_memory(err, listing->shown, sizeof made);
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
+        if (is_orphan(listing, entry))
+            return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, entry),
+                           "part of quantized weights whose codes or scales are not there");
         if (entry->storage != QPLAN_STORAGE_U8 ||
             !qp_name_ends(entry->name, entry->name_len, suffix))
             continue;
