@@ -101,7 +101,7 @@ class Commands:
         self.tool("bench-make", source, "bf16", str(self.options.size))
         for name, words in (("quantize int8, per channel", ["quantize", source]),
                             ("quantize int4, groups of 128",
-                             ["quantize", "--dtype", "int4", "--per-group", "128", source]),
+                             ["quantize", "--scheme", "int4:g128", source]),
                             ("dequantize int8", ["dequantize", self.path("cpu")]),
                             ("verify int8", ["verify", self.path("cpu"), source])):
             makes_file = words[0] != "verify"

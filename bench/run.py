@@ -77,8 +77,8 @@ def hot_rows():
 
     return [
         quantize("bf16 -> int8 per channel", 1.2, "{bf16}"),
-        quantize("bf16 -> int4 g128", 1.6, "{bf16}", "--dtype", "int4"),
-        quantize("bf16 -> int4 g128 asymmetric", 1.6, "{bf16}", "--dtype", "int4", "--asymmetric"),
+        quantize("bf16 -> int4 g128", 1.6, "{bf16}", "--scheme", "int4"),
+        quantize("bf16 -> int4 g128 asymmetric", 1.6, "{bf16}", "--dtype", "int4"),
         quantize("bf16 -> fp8 per channel", 1.3, "{bf16}", "--dtype", "fp8"),
         quantize("bf16 -> fp8 block 128x128", 1.3, "{bf16}", "--scheme", "fp8:b128x128"),
         quantize("bf16 -> nf4 g64", 2.0, "{bf16}", "--dtype", "nf4"),
@@ -127,7 +127,7 @@ def cold_rows():
     return [
         Row("cold", "bf16 -> int8 per channel", None, [*QUANTIZE, "{bf16}"],
             [*COLD_FLOOR, "{bf16}"]),
-        Row("cold", "bf16 -> int4 g128", None, [*QUANTIZE, "--dtype", "int4", "{bf16}"],
+        Row("cold", "bf16 -> int4 g128", None, [*QUANTIZE, "--scheme", "int4", "{bf16}"],
             [*COLD_FLOOR, "{bf16}"]),
         Row("cold", "dequantize int8", None, [*DEQUANTIZE, "{int8}"], [*COLD_FLOOR, "{int8}"]),
         Row("cold", "verify int8", None, [*VERIFY, "{int8}", "{bf16}"],
@@ -383,7 +383,7 @@ class Bench:
         threads = ["--threads", str(self.options.threads)]
         with tempfile.TemporaryDirectory(prefix="qplan-bench-", dir=self.options.large) as folder:
             out = os.path.join(folder, "out")
-            quantize = ["quantize", "-q", "--dtype", "int4", "-o", out, source]
+            quantize = ["quantize", "-q", "--scheme", "int4", "-o", out, source]
             for name, command in (("20 GB -> int4 g128", quantize),
                                   ("verify of it", ["verify", "-q", out, source])):
                 seconds, rss, _ = self.time([self.tool("qplan"), *command, *threads])

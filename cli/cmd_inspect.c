@@ -20,6 +20,10 @@ static const struct arg_option options[] = {
      .value = "GATE",
      .repeat = true,
      .help = "exit 1 if this is true, as in 'bpw>8.5' or, with a source,\n'*.mlp.*:max_abs>1e-3'"},
+    {.name = "gate-min-elements",
+     .value = "N",
+     .help = "gates of sqnr_db and cosine without a scope skip smaller\ntensors, unless all are",
+     .fallback = "4096"},
 };
 
 static const struct arg_group report_options = {"Report", options,
@@ -74,7 +78,8 @@ static enum qplan_status open_files(struct inspection *in, struct qplan_error *e
 static enum qplan_status show_imatrix(const struct args *args, const char *path,
                                       struct qplan_error *err)
 {
-    static const char *const of_models[] = {"against", "tensors", "include", "fail-if", "json"};
+    static const char *const of_models[] = {"against", "tensors",           "include",
+                                            "fail-if", "gate-min-elements", "json"};
     for (size_t i = 0; i < sizeof of_models / sizeof of_models[0]; i++)
         if (args_has(args, of_models[i]))
             return cli_fail(err, QPLAN_ERR_INVALID, path,
@@ -90,7 +95,7 @@ static enum qplan_status check_sensitivity(const struct args *args, struct qplan
 {
     static const char *const needed_by[] = {"candidates", "calibrate", "importance",
                                             "importance-missing", "positive-scales"};
-    static const char *const refused[] = {"against", "fail-if"};
+    static const char *const refused[] = {"against", "fail-if", "gate-min-elements"};
     char flag[CLI_SHOWN];
     if (args_has(args, "sensitivity")) {
         for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)

@@ -18,9 +18,13 @@ static const struct arg_option options[] = {
      .value = "GATE",
      .repeat = true,
      .help = "exit 1 if this is true too, as in 'sqnr_db<30'"},
+    {.name = "gate-min-elements",
+     .value = "N",
+     .help = "gates of sqnr_db and cosine without a scope skip smaller\ntensors, unless all are",
+     .fallback = "4096"},
 };
 
-static const struct arg_group gate_options = {"Gates", options, 1};
+static const struct arg_group gate_options = {"Gates", options, 2};
 
 static const struct arg_group *const groups[] = {&proof_options,       &gate_options,
                                                  &task_device_options, &task_machine_options,

@@ -162,6 +162,8 @@ static enum qplan_status read_scheme(struct qplan_scheme *scheme, const char *fo
     CLI_TRY(read_dtype(args, "dtype", &dtype, err));
     CLI_TRY(qplan_scheme_default(scheme, dtype, err));
     CLI_TRY(read_granularity(scheme, args, err));
+    if (!format || strcmp(format, "qplan") == 0) /* layouts of engines have a type of their own */
+        qplan_scheme_usual(scheme);
     CLI_TRY(read_dtype(args, "scale-dtype", &scheme->scale_dtype, err));
     scheme->scale_given = args_has(args, "scale-dtype");
     if (args_has(args, "symmetric") || args_has(args, "asymmetric"))
@@ -182,10 +184,22 @@ static enum qplan_status read_scheme(struct qplan_scheme *scheme, const char *fo
 
 /* ---- The rest ---------------------------------------------------------------------------------*/
 
+/* A least size; 0 if it is not asked for. */
+static enum qplan_status read_least(const struct args *args, const char *name, uint64_t *out,
+                                    struct qplan_error *err)
+{
+    int64_t least = 0;
+    CLI_TRY(value_whole(args, name, (struct whole_range){1, VALUE_MAX_EXTENT}, &least, err));
+    *out = (uint64_t)least;
+    return QPLAN_OK;
+}
+
 static enum qplan_status read_selection(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err)
 {
     size_t place = 0;
+    CLI_TRY(read_least(args, "min-elements", &options->min_elements, err));
+    CLI_TRY(read_least(args, "min-rows", &options->min_rows, err));
     CLI_TRY(value_choice(args, "select", "selection", &place, err));
     if (args_has(args, "select"))
         options->select = place ? QPLAN_SELECT_LINEAR : QPLAN_SELECT_ALL;

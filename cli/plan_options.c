@@ -28,17 +28,18 @@ static const struct arg_option scheme_options[] = {
      .value = "N",
      .help = "axis of --per-channel; a negative one counts from the end",
      .fallback = "0"},
-    {.name = "symmetric", .help = "zero point 0", .fallback = "signed types"},
+    {.name = "symmetric", .help = "zero point 0", .fallback = "signed types of 5 to 8 bits"},
     {.name = "asymmetric",
-     .help = "zero point from the least and largest value",
-     .fallback = "unsigned types"},
+     .help = "zero point from the least and\nlargest value",
+     .fallback = "unsigned types; natively also 4 bits or fewer"},
     {.name = "narrow-range",
      .help = "leave out the lowest code of a signed type, so that the\nrange is symmetric"},
     {.name = "scale-dtype",
      .value = "f32|f16|bf16|f8e4m3|e8m0",
      .help = "type of the stored scales; f8e4m3 has one f32 factor\n"
-             "for all of a tensor, e8m0 is powers of 2",
-     .fallback = "f32"},
+             "for all of a tensor, e8m0 is powers of 2; natively groups\n"
+             "and blocks of codes of 4 bits or fewer have bf16",
+     .fallback = "else f32"},
     {.name = "scheme",
      .value = "S",
      .help = "all of the above at once, as int4:g128:asym:\n"
@@ -104,6 +105,11 @@ static const struct arg_option selection_options[] = {
      .value = "FILE",
      .help = "lines 'GLOB SCHEME' or 'GLOB keep': the first that matches\n"
              "decides instead of --select; - reads them from stdin"},
+    {.name = "min-elements",
+     .value = "N",
+     .help = "keep tensors of fewer elements, which lose most by few bits\nand save least; "
+             "of tensors that engines load as one the\nlargest tells"},
+    {.name = "min-rows", .value = "N", .help = "likewise tensors of fewer rows"},
     {.name = "indivisible",
      .value = "error|keep|ragged",
      .help = "what to do when a group does not divide the last axis:\n"
@@ -158,6 +164,10 @@ static const struct arg_option output_options[] = {
      .value = "GATE",
      .repeat = true,
      .help = "write nothing and exit 1 if this is true, as in\n'sqnr_db<30' or 'total:ratio<1.9'"},
+    {.name = "gate-min-elements",
+     .value = "N",
+     .help = "gates of sqnr_db and cosine without a scope skip smaller\ntensors, unless all are",
+     .fallback = "4096"},
 };
 
 const struct arg_group plan_scheme_options = {"Scheme", scheme_options, COUNT(scheme_options)};

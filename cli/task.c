@@ -89,12 +89,19 @@ enum qplan_status task_read_gates(struct task *task, const struct args *args,
                                   struct qplan_error *err)
 {
     const char *const *texts;
-    size_t n = args_values(args, "fail-if", &texts);
+    const size_t n = args_values(args, "fail-if", &texts);
+    int64_t least = QPLAN_GATE_ELEMENTS;
+    CLI_TRY(value_whole(args, "gate-min-elements", (struct whole_range){0, VALUE_MAX_EXTENT},
+                        &least, err));
+    if (n == 0 && args_has(args, "gate-min-elements"))
+        return cli_fail(err, QPLAN_ERR_USAGE, "--gate-min-elements", "needs --fail-if");
     task->gates = calloc(n + 1, sizeof *task->gates);
     if (!task->gates)
         return cli_fail_memory(err);
-    for (; task->n_gates < n; task->n_gates++)
+    for (; task->n_gates < n; task->n_gates++) {
         CLI_TRY(qplan_gate_parse(&task->gates[task->n_gates], texts[task->n_gates], err));
+        qplan_gate_set_least(task->gates[task->n_gates], (uint64_t)least);
+    }
     return QPLAN_OK;
 }
 

@@ -217,6 +217,14 @@ struct qplan_scheme {
 enum qplan_status qplan_scheme_default(struct qplan_scheme *out, enum qplan_dtype dtype,
                                        struct qplan_error *err);
 
+/*
+ * Sets symmetry and scale type to what the native layout has if nobody says otherwise, for the type
+ * of codes and the sets that a scheme has. Its zero points are stored anyway, so integers of 4 bits
+ * and fewer are asymmetric; in groups and blocks of such codes the scales are bf16, where f32 costs
+ * size and gains nothing. All else is as the text without these parts means it.
+ */
+void qplan_scheme_usual(struct qplan_scheme *scheme);
+
 /* Reads the text above. USAGE with the position of the first wrong part. */
 enum qplan_status qplan_scheme_parse(struct qplan_scheme *out, const char *text,
                                      struct qplan_error *err);
@@ -433,6 +441,9 @@ struct qplan_plan_options {
     const char *const *exclude;
     size_t n_exclude;
     enum qplan_select select;
+    /* Smaller tensors are kept: by elements, and by rows, which are all axes but the last. Of
+     * tensors that engines load as one the largest tells. 0 = none is too small. */
+    uint64_t min_elements, min_rows;
     const char *rules;      /* lines "GLOB SCHEME|keep [calibrate=METHOD]"; NULL = none */
     size_t n_rules;         /* bytes of them */
     const char *rules_name; /* what errors call them, for example the path they came from */
@@ -779,6 +790,13 @@ enum qplan_status qplan_convert(struct qplan_report **report,
 enum qplan_status qplan_gate_parse(struct qplan_gate **out, const char *text,
                                    struct qplan_error *err);
 void qplan_gate_free(struct qplan_gate *gate);
+
+/*
+ * A gate without a scope on sqnr_db or cosine skips tensors of fewer elements, which are noisy and
+ * save nothing, unless all are; a report lists them. This sets how many, 4096 otherwise.
+ */
+#define QPLAN_GATE_ELEMENTS 4096
+void qplan_gate_set_least(struct qplan_gate *gate, uint64_t min_elements);
 
 /* What a gate can ask for, as `qplan help metrics` prints it. */
 struct qplan_metric {

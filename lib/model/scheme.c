@@ -58,6 +58,16 @@ enum qplan_status qplan_scheme_default(struct qplan_scheme *out, enum qplan_dtyp
     return QPLAN_OK;
 }
 
+void qplan_scheme_usual(struct qplan_scheme *scheme)
+{
+    const bool is_small = qplan_dtype_bits(scheme->dtype) <= 4;
+    const bool has_small_sets =
+        scheme->granularity == QPLAN_PER_GROUP || scheme->granularity == QPLAN_PER_BLOCK;
+    scheme->asymmetric =
+        !qplan_dtype_is_signed(scheme->dtype) || (is_small && qp_integer_bits(scheme->dtype) > 0);
+    scheme->scale_dtype = is_small && has_small_sets ? QPLAN_BF16 : QPLAN_F32;
+}
+
 bool qp_scheme_is_sound(const struct qplan_scheme *scheme)
 {
     const bool is_integer = qp_integer_bits(scheme->dtype) > 0;

@@ -31,11 +31,6 @@ static const char *const kinds[][MOST_NAMES] = {
 #define EXPERTS 0
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
-struct member {
-    struct qp_kin kin;
-    struct qp_plan_tensor *tensor;
-};
-
 /* ---- Names -------------------------------------------------------------------------------------
  */
 
@@ -93,9 +88,31 @@ int qp_compare_kin(const struct qp_kin *a, const struct qp_kin *b)
 
 static int by_family(const void *a, const void *b)
 {
-    const struct member *x = a, *y = b;
+    const struct qp_member *x = a, *y = b;
     const int order = qp_compare_kin(&x->kin, &y->kin);
     return order ? order : (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+enum qplan_status qp_families_visit(struct qplan_plan *plan, qp_family_fn visit, const void *ctx,
+                                    struct qplan_error *err)
+{
+    struct qp_member *members = qp_alloc(plan->n_tensors, sizeof *members);
+    enum qplan_status status = QPLAN_OK;
+    size_t n = 0;
+    if (!members)
+        return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *members);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        members[n].tensor = &plan->tensors[i];
+        n += qp_find_kin(plan->tensors[i].source, &members[n].kin);
+    }
+    qsort(members, n, sizeof *members, by_family);
+    for (size_t i = 0, end; i < n && status == QPLAN_OK; i = end) {
+        for (end = i + 1; end < n && qp_compare_kin(&members[i].kin, &members[end].kin) == 0;)
+            end++;
+        status = visit(plan, members + i, end - i, ctx, err);
+    }
+    qp_free(members);
+    return status;
 }
 
 /* ---- Agreement ---------------------------------------------------------------------------------
@@ -119,8 +136,8 @@ static void put_decision(struct qplan_error *err, const struct qp_plan_tensor *t
 }
 
 /* Names the family as a pattern of its tensors, and two members that differ. */
-static enum qplan_status fail_divided(const struct qplan_plan *plan, const struct member *first,
-                                      const struct member *other, struct qplan_error *err)
+static enum qplan_status fail_divided(const struct qplan_plan *plan, const struct qp_member *first,
+                                      const struct qp_member *other, struct qplan_error *err)
 {
     const char *const *names = kinds[first->kin.kind];
     char prefix[512];
@@ -137,9 +154,10 @@ static enum qplan_status fail_divided(const struct qplan_plan *plan, const struc
     return QPLAN_ERR_INVALID;
 }
 
-static enum qplan_status agree(struct qplan_plan *plan, const struct member *members, size_t n,
-                               struct qplan_error *err)
+static enum qplan_status agree(struct qplan_plan *plan, const struct qp_member *members, size_t n,
+                               const void *ctx, struct qplan_error *err)
 {
+    (void)ctx;
     const struct qp_plan_tensor *unfit = NULL;
     size_t other = 0; /* the first that differs from the first */
     for (size_t i = 0; i < n; i++) {
@@ -165,21 +183,5 @@ static enum qplan_status agree(struct qplan_plan *plan, const struct member *mem
 
 enum qplan_status qp_families_agree(struct qplan_plan *plan, struct qplan_error *err)
 {
-    struct member *members = qp_alloc(plan->n_tensors, sizeof *members);
-    enum qplan_status status = QPLAN_OK;
-    size_t n = 0;
-    if (!members)
-        return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *members);
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        members[n].tensor = &plan->tensors[i];
-        n += qp_find_kin(plan->tensors[i].source, &members[n].kin);
-    }
-    qsort(members, n, sizeof *members, by_family);
-    for (size_t i = 0, end; i < n && status == QPLAN_OK; i = end) {
-        for (end = i + 1; end < n && qp_compare_kin(&members[i].kin, &members[end].kin) == 0;)
-            end++;
-        status = agree(plan, members + i, end - i, err);
-    }
-    qp_free(members);
-    return status;
+    return qp_families_visit(plan, agree, NULL, err);
 }

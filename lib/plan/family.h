@@ -27,6 +27,20 @@ bool qp_find_joined(const struct qp_tensor *tensor, struct qp_kin *out);
 /* An order in which the members of a family are neighbours: 0 for two of one family. */
 int qp_compare_kin(const struct qp_kin *a, const struct qp_kin *b);
 
+/* A tensor of a plan, and the family that it belongs to. */
+struct qp_member {
+    struct qp_kin kin;
+    struct qp_plan_tensor *tensor;
+};
+
+/* Looks at the n members of a family. */
+typedef enum qplan_status (*qp_family_fn)(struct qplan_plan *plan, const struct qp_member *members,
+                                          size_t n, const void *ctx, struct qplan_error *err);
+
+/* Visits each family of a plan until a visit fails. MEMORY. */
+enum qplan_status qp_families_visit(struct qplan_plan *plan, qp_family_fn visit, const void *ctx,
+                                    struct qplan_error *err);
+
 /*
  * Makes the members of each family agree after the decisions have been checked against shapes and
  * the layout: where one cannot be quantized, all are kept with its reason. INVALID where they

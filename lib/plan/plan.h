@@ -74,6 +74,17 @@ enum qplan_status qp_plan_check_weights(const struct qplan_plan *plan, struct qp
 enum qplan_status qp_plan_set_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
                                      const struct qplan_scheme *scheme, struct qplan_error *err);
 
+/* Keeps the tensors that are smaller than was asked for. MEMORY. */
+enum qplan_status qp_plan_keep_small(struct qplan_plan *plan,
+                                     const struct qplan_plan_options *options,
+                                     struct qplan_error *err);
+
+/*
+ * Warns of the tensors that should be kept because they are small: codes of fewer than 8 bits cost
+ * them most, and kept they cost next to nothing. MEMORY.
+ */
+enum qplan_status qp_plan_warn_small(struct qplan_plan *plan, struct qplan_error *err);
+
 /* The stored tensors that stand for a tensor in the output: how many, and the i-th. */
 static inline unsigned qp_plan_n_outputs(const struct qp_plan_tensor *t)
 {

@@ -303,45 +303,68 @@ enum qplan_status qp_plan_check(struct qplan_plan *plan, struct qplan_error *err
 /* ---- The name of the output --------------------------------------------------------------------
  */
 
+/* The parts of a scheme that differ from what is usual for its type, each behind a dash. */
+static enum qplan_status put_parts(struct qp_writer *w, const struct qplan_scheme *scheme,
+                                   bool is_native, struct qplan_error *err)
+{
+    struct qplan_scheme plain, sets = *scheme, usual = *scheme;
+    char text[QPLAN_SCHEME_TEXT], usual_text[QPLAN_SCHEME_TEXT];
+    QP_TRY(qplan_scheme_default(&plain, scheme->dtype, err));
+    sets.asymmetric = plain.asymmetric;
+    sets.bias = sets.narrow = false;
+    sets.scale_dtype = plain.scale_dtype;
+    qplan_scheme_format(&sets, text);
+    qplan_scheme_format(&plain, usual_text);
+    *strchr(text, ':') = '-';
+    qp_puts(w, strcmp(strchr(text, '-') + 1, strchr(usual_text, ':') + 1) == 0
+                   ? qplan_dtype_name(scheme->dtype)
+                   : text);
+    if (is_native)
+        qplan_scheme_usual(&usual);
+    else
+        usual.asymmetric = plain.asymmetric;
+    if (scheme->bias && scheme->asymmetric)
+        qp_puts(w, "-bias");
+    else if (scheme->asymmetric != usual.asymmetric)
+        qp_puts(w, scheme->asymmetric ? "-asym" : "-sym");
+    qp_puts(w, scheme->narrow ? "-narrow" : "");
+    if (scheme->scale_dtype != usual.scale_dtype) {
+        qp_puts(w, "-");
+        qp_puts(w, qplan_dtype_name(scheme->scale_dtype));
+    }
+    return QPLAN_OK;
+}
+
 /*
- * STEM.DTYPE[-GRAN][-asym|-sym|-bias][-narrow].safetensors, of a folder STEM-DTYPE..., in a layout
- * other than the native one with its name before the type; what is the default is left out. A tag
- * stands for all of that.
+ * STEM.DTYPE[-GRAN][-asym|-sym|-bias][-narrow][-SCALEDTYPE].safetensors, of a folder STEM-DTYPE...,
+ * in a layout other than the native one with its name before the type and without the type of
+ * scales, which is the layout's; what is usual is left out. A tag stands for all of that.
  */
 static enum qplan_status name_output(struct qplan_plan *plan,
                                      const struct qplan_plan_options *options,
                                      struct qplan_error *err)
 {
-    const struct qplan_scheme *scheme = &options->scheme;
     const bool is_folder = plan->checkpoint->source.is_folder;
-    struct qplan_scheme plain = *scheme, usual;
-    char text[QPLAN_SCHEME_TEXT];
-    plain.scale_dtype = QPLAN_F32;
-    QP_TRY(qplan_scheme_default(&usual, scheme->dtype, err));
-    usual.asymmetric = scheme->asymmetric;
-    usual.bias = scheme->bias;
-    usual.narrow = scheme->narrow;
-    qplan_scheme_format(&plain, text);
-    /* "int4:g128:asym": the second part is the granularity, dropped where it is the default. */
-    char *first = strchr(text, ':'), *second = strchr(first + 1, ':');
-    if (qp_scheme_equal(&plain, &usual))
-        memmove(first, second ? second : first + strlen(first),
-                strlen(second ? second : first + strlen(first)) + 1);
-    for (char *colon = text; (colon = strchr(colon, ':')) != NULL;)
-        *colon = '-';
+    const bool is_native = plan->format == qp_format_find("qplan");
     struct qp_writer w;
     qp_writer_init(&w);
     qp_put_stem(&w, &plan->checkpoint->source);
     qp_puts(&w, is_folder ? "-" : ".");
-    if (!options->tag && plan->format != qp_format_find("qplan")) {
+    if (!options->tag && !is_native) {
         qp_puts(&w, plan->format->name);
         qp_puts(&w, "-");
     }
-    qp_puts(&w, options->tag ? options->tag : text);
+    enum qplan_status status = QPLAN_OK;
+    if (options->tag)
+        qp_puts(&w, options->tag);
+    else
+        status = put_parts(&w, &options->scheme, is_native, err);
     qp_puts(&w, is_folder ? "" : QP_CHECKPOINT_SUFFIX);
     plan->output_name = w.error ? NULL : qp_arena_join(&plan->arena, w.data, w.n, "");
     qp_writer_free(&w);
-    return plan->output_name ? QPLAN_OK : qp_fail_memory(err, "plan", QPLAN_SCHEME_TEXT);
+    if (status != QPLAN_OK || plan->output_name)
+        return status;
+    return qp_fail_memory(err, "plan", QPLAN_SCHEME_TEXT);
 }
 
 /* Rules may give every tensor a scheme of its own. */
@@ -423,6 +446,8 @@ enum qplan_status qp_plan_make_as(struct qplan_plan **out,
         status = qp_plan_take_tensors(plan, err);
     if (status == QPLAN_OK)
         status = qp_choose(plan, options, err);
+    if (status == QPLAN_OK)
+        status = qp_plan_keep_small(plan, options, err);
     if (status == QPLAN_OK && chosen)
         status = take_chosen(plan, chosen, err);
     if (status == QPLAN_OK)

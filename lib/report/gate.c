@@ -176,6 +176,7 @@ static enum qplan_status read_scope(struct qplan_gate *gate, struct span part, c
 {
     const struct qp_metric *metric = gate->metric;
     gate->scope = metric->scope;
+    gate->min_elements = QPLAN_GATE_ELEMENTS;
     if (!part.text)
         return QPLAN_OK;
     if (part.n == 0)
@@ -250,6 +251,11 @@ enum qplan_status qplan_gate_parse(struct qplan_gate **out, const char *text,
     else
         qplan_gate_free(gate);
     return status;
+}
+
+void qplan_gate_set_least(struct qplan_gate *gate, uint64_t min_elements)
+{
+    gate->min_elements = min_elements;
 }
 
 void qplan_gate_free(struct qplan_gate *gate)

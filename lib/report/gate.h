@@ -16,6 +16,7 @@ struct qplan_gate {
     const struct qp_metric *metric;
     enum qp_gate_op op;
     double limit;
+    uint64_t min_elements; /* of QP_SCOPE_LARGE: tensors of fewer are skipped, unless all are */
 };
 
 /* "<", "<=", ... */

@@ -86,6 +86,27 @@ static bool is_worse(const struct qplan_gate *gate, double a, double b)
     return low ? a < b : a > b;
 }
 
+static uint64_t elements_of(const struct qp_row *row)
+{
+    return qp_row_figures(row).sums.elements;
+}
+
+/* From how many elements on tensors count: where all have fewer, all do. */
+static uint64_t find_least(const struct qplan_report *report, const struct qplan_gate *gate)
+{
+    for (size_t i = 0; gate->scope == QP_SCOPE_LARGE && i < report->n_rows; i++) {
+        const struct qp_row *row = &report->rows[i];
+        if (is_judged(gate, row) && elements_of(row) >= gate->min_elements)
+            return gate->min_elements;
+    }
+    return 0;
+}
+
+bool qp_gate_skipped(const struct qp_gate_result *result, const struct qp_row *row)
+{
+    return is_judged(result->gate, row) && elements_of(row) < result->min_elements;
+}
+
 /*
  * The first tensor without a value, else the worst. Where no tensor is judged there is no value,
  * but every count is 0.
@@ -93,9 +114,10 @@ static bool is_worse(const struct qplan_gate *gate, double a, double b)
 static void find_worst(const struct qplan_report *report, struct qp_gate_result *r)
 {
     r->value.known = r->gate->metric->kind == QP_COUNT;
+    r->min_elements = find_least(report, r->gate);
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_row *row = &report->rows[i];
-        if (!is_judged(r->gate, row))
+        if (!is_judged(r->gate, row) || qp_gate_skipped(r, row))
             continue;
         const struct qp_figures figures = qp_row_figures(row);
         const struct qp_value value = qp_metric_value(r->gate->metric, &figures);

@@ -138,6 +138,7 @@ static struct qp_value of_cosine(const struct qp_figures *f)
 #define ALL     (SUMMARY | QP_IN_LINES)
 #define NO_GATE QP_SCOPE_NONE, false
 #define WORST   QP_SCOPE_WORST
+#define LARGE   QP_SCOPE_LARGE
 #define TOTAL   QP_SCOPE_TOTAL
 #define LOW     true
 #define HIGH    false
@@ -178,9 +179,9 @@ const struct qp_metric qp_metrics[] = {
     {"max_at",       QP_ELEMENT, SOURCE, TENSORS, NO_GATE,     of_max_at,       NULL, NULL},
     {"rms",          QP_NUMBER,  SOURCE, SUMMARY, WORST, HIGH, of_rms,
      "value",    "the root of the mean squared error"},
-    {"sqnr_db",      QP_NUMBER,  SOURCE, ALL,     WORST, LOW,  of_sqnr_db,
+    {"sqnr_db",      QP_NUMBER,  SOURCE, ALL,     LARGE, LOW,  of_sqnr_db,
      "dB",       "signal to quantization noise; infinite without any error"},
-    {"cosine",       QP_NUMBER,  SOURCE, SUMMARY, WORST, LOW,  of_cosine,
+    {"cosine",       QP_NUMBER,  SOURCE, SUMMARY, LARGE, LOW,  of_cosine,
      "-",        "the cosine between source and result"},
     {"clipped",      QP_COUNT,   SOURCE, SUMMARY, WORST, HIGH, of_clipped,
      "elements", "elements outside of the range of their codes"},
@@ -225,7 +226,7 @@ bool qplan_metric_at(size_t i, struct qplan_metric *out)
         *out = (struct qplan_metric){
             .name = m->name,
             .unit = m->unit,
-            .scope = m->scope == QP_SCOPE_WORST ? "worst" : "total",
+            .scope = m->scope == QP_SCOPE_TOTAL ? "total" : "worst",
             .help = m->help,
             .of_tensors = m->shown & QP_IN_TENSORS,
             .needs_source = m->needs == QP_NEEDS_SOURCE,

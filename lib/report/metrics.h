@@ -27,7 +27,8 @@ struct qp_value {
     uint64_t count;
 };
 
-enum qp_gate_scope { QP_SCOPE_NONE, QP_SCOPE_WORST, QP_SCOPE_TOTAL, QP_SCOPE_GLOB };
+/* The scope of a gate. LARGE is the worst of the tensors that are not small. */
+enum qp_gate_scope { QP_SCOPE_NONE, QP_SCOPE_WORST, QP_SCOPE_LARGE, QP_SCOPE_TOTAL, QP_SCOPE_GLOB };
 
 enum qp_metric_kind {
     QP_NUMBER,
@@ -50,7 +51,7 @@ struct qp_metric {
     enum qp_metric_kind kind;
     enum qp_metric_need needs;
     unsigned shown;
-    enum qp_gate_scope scope; /* of a gate that names none: worst or total; NONE = not for gates */
+    enum qp_gate_scope scope; /* of a gate that names none; NONE = not for gates */
     bool low_is_bad;          /* which end is the worst */
     struct qp_value (*of)(const struct qp_figures *figures);
     const char *unit, *help; /* of metrics for gates */

@@ -27,8 +27,12 @@ struct qp_gate_result {
     const struct qp_row *row; /* the tensor that decides, or NULL */
     struct qp_value value;
     bool failed;
-    char *text; /* of a failure */
+    char *text;            /* of a failure */
+    uint64_t min_elements; /* tensors of fewer were skipped */
 };
+
+/* Whether a gate skipped a tensor that it would have looked at but for its size. */
+bool qp_gate_skipped(const struct qp_gate_result *result, const struct qp_row *row);
 
 struct qplan_report {
     const char *command;

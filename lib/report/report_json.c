@@ -148,7 +148,21 @@ static void put_limit(struct qp_writer *w, double limit)
         qp_json_put_f64(w, limit);
 }
 
-static void put_gate(struct qp_writer *w, const struct qp_gate_result *r)
+static void put_skipped(struct qp_writer *w, const struct qplan_report *report,
+                        const struct qp_gate_result *r)
+{
+    qp_json_key(w, "skipped");
+    qp_json_open(w, '[');
+    for (size_t i = 0; i < report->n_rows; i++) {
+        const struct qp_tensor *view = report->rows[i].tested->tensor;
+        if (qp_gate_skipped(r, &report->rows[i]))
+            qp_json_put_string(w, view->name, view->name_len);
+    }
+    qp_json_close(w, ']');
+}
+
+static void put_gate(struct qp_writer *w, const struct qplan_report *report,
+                     const struct qp_gate_result *r)
 {
     qp_json_open(w, '{');
     put_text(w, "expr", r->gate->text);
@@ -165,6 +179,7 @@ static void put_gate(struct qp_writer *w, const struct qp_gate_result *r)
     put_limit(w, r->gate->limit);
     qp_json_key(w, "failed");
     qp_json_put_bool(w, r->failed);
+    put_skipped(w, report, r);
     qp_json_close(w, '}');
 }
 
@@ -173,7 +188,7 @@ static void put_gates(struct qp_writer *w, const struct qplan_report *report)
     qp_json_key(w, "gates");
     qp_json_open(w, '[');
     for (size_t i = 0; i < report->n_gates; i++)
-        put_gate(w, &report->gates[i]);
+        put_gate(w, report, &report->gates[i]);
     qp_json_close(w, ']');
 }
 

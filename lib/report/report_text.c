@@ -315,6 +315,28 @@ static void put_totals(struct printer *p)
     qp_puts(p->w, "\n");
 }
 
+/* Names that a list has before it counts the rest. */
+#define MOST_SKIPPED 5
+
+/* What gates did not look at because it is small. */
+static void put_skipped(struct printer *p, const struct qp_gate_result *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->report->n_rows; i++) {
+        const struct qp_row *row = &p->report->rows[i];
+        if (!qp_gate_skipped(r, row) || n++ >= MOST_SKIPPED)
+            continue;
+        if (n == 1)
+            qp_printf(p->w, "gate %s: tensors of fewer than %" PRIu64 " elements are skipped: ",
+                      r->gate->text, r->min_elements);
+        qp_puts(p->w, n == 1 ? "" : ", ");
+        qp_put_name(p->w, row->tested->tensor);
+    }
+    if (n > MOST_SKIPPED)
+        qp_printf(p->w, " and %zu more", n - MOST_SKIPPED);
+    qp_puts(p->w, n ? "\n" : "");
+}
+
 static void put_head(struct printer *p)
 {
     const struct qplan_report *report = p->report;
@@ -348,6 +370,8 @@ enum qplan_status qplan_report_write_text(const struct qplan_report *report, boo
     put_worst(&p);
     put_kept(&p);
     put_totals(&p);
+    for (size_t i = 0; i < report->n_gates; i++)
+        put_skipped(&p, &report->gates[i]);
     enum qplan_status finish = qp_writer_finish(&w, "report", status == QPLAN_OK ? err : NULL);
     qp_writer_free(&w);
     qp_fenv_leave(&callers);

@@ -25,6 +25,8 @@ _qplan() {
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
         --rules) return ;;
+        --min-elements) compopt +o default; return ;;
+        --min-rows) compopt +o default; return ;;
         --indivisible) words='error keep ragged' ;;
         --nonfinite) words='error saturate' ;;
         -o | --output) return ;;
@@ -37,11 +39,12 @@ _qplan() {
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
@@ -63,6 +66,8 @@ _qplan() {
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
         --rules) return ;;
+        --min-elements) compopt +o default; return ;;
+        --min-rows) compopt +o default; return ;;
         --indivisible) words='error keep ragged' ;;
         --nonfinite) words='error saturate' ;;
         -o | --output) return ;;
@@ -75,11 +80,12 @@ _qplan() {
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     explain)
@@ -101,6 +107,8 @@ _qplan() {
         --include) compopt +o default; return ;;
         --exclude) compopt +o default; return ;;
         --rules) return ;;
+        --min-elements) compopt +o default; return ;;
+        --min-rows) compopt +o default; return ;;
         --indivisible) words='error keep ragged' ;;
         --nonfinite) words='error saturate' ;;
         --format) compopt +o default; return ;;
@@ -112,11 +120,12 @@ _qplan() {
         --copy) compopt +o default; return ;;
         --plan) return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
@@ -124,6 +133,7 @@ _qplan() {
         --against) return ;;
         --include) compopt +o default; return ;;
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --candidates) compopt +o default; return ;;
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
@@ -132,17 +142,18 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --sensitivity --candidates --calibrate --importance --importance-missing --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
         case $previous in
         --fail-if) compopt +o default; return ;;
+        --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--exact --allow-unquantized --fail-if --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--exact --allow-unquantized --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     dequantize)

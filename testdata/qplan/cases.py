@@ -362,10 +362,10 @@ default-int4          | wide-bf16  | --dtype int4 |
 int8-t                | plain-f32  | --dtype int8 --per-tensor |
 uint4-t               | plain-bf16 | --dtype uint4 --per-tensor |
 uint8-t               | plain-f16  | --dtype uint8 --per-tensor |
-int4-t                | plain-f64  | --dtype int4 --per-tensor |
+int4-t                | plain-f64  | --dtype int4 --per-tensor --symmetric |
 int8-c0               | plain-f32  | --dtype int8 --per-channel | --dtype f16
 uint8-c0              | plain-f64  | --dtype uint8 --per-channel --axis 0 | --dtype f32
-int4-c0               | plain-f16  | --dtype int4 --per-channel |
+int4-c0               | plain-f16  | --dtype int4 --per-channel --symmetric |
 uint4-c0              | plain-bf16 | --dtype uint4 --per-channel | --dtype f32
 uint8-c1              | plain-bf16 | --dtype uint8 --per-channel --axis 1 --include b.* |
 int4-c1               | plain-f64  | --dtype int4 --per-channel --axis 1 |
@@ -373,22 +373,22 @@ uint4-c1              | plain-f32  | --dtype uint4 --per-channel --axis 1 | --dt
 int8-last             | plain-bf16 | --dtype int8 --per-channel --axis -1 |
 uint8-last            | plain-f32  | --dtype uint8 --per-channel --axis -1 |
 int8-g8               | plain-f64  | --dtype int8 --per-group 8 | --dtype bf16
-int4-g8               | plain-f32  | --dtype int4 --per-group 8 |
+int4-g8               | plain-f32  | --dtype int4 --per-group 8 --symmetric --scale-dtype f32 |
 uint4-g8              | plain-bf16 | --dtype uint4 --per-group 8 |
-int4-g1               | rows15-f16 | --dtype int4 --per-group 1 |
+int4-g1               | rows15-f16 | --dtype int4 --per-group 1 --symmetric --scale-dtype f32 |
 int8-b4x4             | plain-f32  | --dtype int8 --block 4x4 |
-int4-b4x4             | plain-f64  | --dtype int4 --block 4x4 |
+int4-b4x4             | plain-f64  | --dtype int4 --block 4x4 --symmetric --scale-dtype f32 |
 
 int8-c0-asym          | plain-bf16 | --asymmetric |
-int4-g8-asym          | plain-f16  | --dtype int4 --per-group 8 --asymmetric |
+int4-g8-asym          | plain-f16  | --dtype int4 --per-group 8 --asymmetric --scale-dtype f32 |
 uint8-c0-sym          | plain-f32  | --dtype uint8 --symmetric |
-uint4-g32-sym         | plain-f64  | --dtype uint4 --per-group 32 --symmetric |
+uint4-g32-sym         | plain-f64  | --dtype uint4 --per-group 32 --symmetric --scale-dtype f32 |
 int8-c0-narrow        | plain-f32  | --narrow-range |
 int8-c0-narrow-asym   | plain-f16  | --narrow-range --asymmetric |
-int4-g8-narrow-asym   | plain-f64  | --dtype int4 --per-group 8 --narrow-range --asymmetric |
+int4-g8-narrow-asym   | plain-f64  | --dtype int4 --per-group 8 --narrow-range --asymmetric --scale-dtype f32 |
 int8-scale-f16        | plain-f32  | --scale-dtype f16 |
 int8-scale-bf16       | plain-bf16 | --scale-dtype bf16 |
-int4-g32-scale-f16    | plain-bf16 | --dtype int4 --per-group 32 --scale-dtype f16 |
+int4-g32-scale-f16    | plain-bf16 | --dtype int4 --per-group 32 --scale-dtype f16 --symmetric |
 scheme-text           | plain-f32  | --scheme int8:c-1:asym:narrow:bf16 |
 scheme-text-block     | plain-bf16 | --scheme uint4:b2x16:sym:f16 |
 
@@ -396,31 +396,31 @@ zp-asymmetric-int8    | plain-bf16 | --zero-point asymmetric |
 zp-asymmetric-uint8-sym | plain-f32 | --dtype uint8 --symmetric --zero-point asymmetric |
 zp-asymmetric-uint4-sym | odd-bf16 | --dtype uint4 --per-channel --symmetric --zero-point asymmetric |
 
-odd-int4-c0           | odd-f32    | --dtype int4 --per-channel |
+odd-int4-c0           | odd-f32    | --dtype int4 --per-channel --symmetric |
 odd-uint4-c0          | odd-bf16   | --dtype uint4 --per-channel |
 odd-int8-c2           | odd-f32    | --per-channel --axis 2 --include {cube,deep} |
 odd-int8-b3x5         | odd-f32    | --block 3x5 |
 odd-uint4-b3x5        | odd-bf16   | --dtype uint4 --block 3x5 |
 odd-int4-ragged4      | odd-f32    | --dtype int4 --per-group 4 --indivisible ragged |
-odd-uint4-ragged3     | odd-bf16   | --dtype uint4 --per-group 3 --indivisible ragged |
+odd-uint4-ragged3     | odd-bf16   | --dtype uint4 --per-group 3 --indivisible ragged --scale-dtype f32 |
 odd-int8-ragged128    | odd-f32    | --per-group 128 --indivisible ragged |
-odd-int4-keep5        | odd-f32    | --dtype int4 --per-group 5 --indivisible keep |
-odd-group-is-row      | odd-f32    | --dtype uint4 --per-group 7 --include matrix |
-int4-g5               | rows15-f16 | --dtype int4 --per-group 5 |
-uint4-g5              | rows15-f64 | --dtype uint4 --per-group 5 |
+odd-int4-keep5        | odd-f32    | --dtype int4 --per-group 5 --indivisible keep --symmetric --scale-dtype f32 |
+odd-group-is-row      | odd-f32    | --dtype uint4 --per-group 7 --include matrix --scale-dtype f32 |
+int4-g5               | rows15-f16 | --dtype int4 --per-group 5 --symmetric --scale-dtype f32 |
+uint4-g5              | rows15-f64 | --dtype uint4 --per-group 5 --scale-dtype f32 |
 uint8-g15             | rows15-f64 | --dtype uint8 --per-group 15 | --dtype f16
 
 default-int3          | wide-bf16  | --dtype int3 |
-int2-t                | plain-bf16 | --dtype int2 --per-tensor |
+int2-t                | plain-bf16 | --dtype int2 --per-tensor --symmetric |
 int2-g8               | plain-f32  | --dtype int2 --per-group 8 |
-int2-g8-narrow        | plain-f64  | --dtype int2 --per-group 8 --narrow-range |
-int2-g8-asym-narrow   | plain-f16  | --dtype int2 --per-group 8 --asymmetric --narrow-range |
+int2-g8-narrow        | plain-f64  | --dtype int2 --per-group 8 --narrow-range --symmetric --scale-dtype f32 |
+int2-g8-asym-narrow   | plain-f16  | --dtype int2 --per-group 8 --asymmetric --narrow-range --scale-dtype f32 |
 uint2-c0              | plain-f16  | --dtype uint2 --per-channel |
-uint2-g4-sym          | plain-f32  | --dtype uint2 --per-group 4 --symmetric |
-int3-c0               | plain-bf16 | --dtype int3 --per-channel |
+uint2-g4-sym          | plain-f32  | --dtype uint2 --per-group 4 --symmetric --scale-dtype f32 |
+int3-c0               | plain-bf16 | --dtype int3 --per-channel --symmetric |
 int3-g8-asym-bf16     | plain-f32  | --dtype int3 --per-group 8 --asymmetric --scale-dtype bf16 |
-int3-c1-narrow        | plain-f64  | --dtype int3 --per-channel --axis 1 --narrow-range |
-uint3-b4x4            | plain-bf16 | --dtype uint3 --block 4x4 | --dtype f32
+int3-c1-narrow        | plain-f64  | --dtype int3 --per-channel --axis 1 --narrow-range --symmetric |
+uint3-b4x4            | plain-bf16 | --dtype uint3 --block 4x4 --scale-dtype f32 | --dtype f32
 uint3-last-sym        | plain-f16  | --dtype uint3 --per-channel --axis -1 --symmetric |
 int5-g32              | plain-f64  | --dtype int5 --per-group 32 | --dtype bf16
 uint5-t               | plain-f32  | --dtype uint5 --per-tensor |
@@ -430,19 +430,19 @@ int7-c0-asym          | plain-f32  | --dtype int7 --per-channel --asymmetric |
 uint7-c1              | plain-f64  | --dtype uint7 --per-channel --axis 1 |
 zp-asymmetric-uint3   | odd-bf16   | --scheme uint3:c0:sym --zero-point asymmetric |
 
-odd-int2-c0           | odd-f32    | --dtype int2 --per-channel |
-odd-uint2-ragged3     | odd-bf16   | --dtype uint2 --per-group 3 --indivisible ragged |
-odd-int3-b3x5         | odd-f32    | --dtype int3 --block 3x5 |
-odd-uint3-keep5       | odd-bf16   | --dtype uint3 --per-group 5 --indivisible keep |
+odd-int2-c0           | odd-f32    | --dtype int2 --per-channel --symmetric |
+odd-uint2-ragged3     | odd-bf16   | --dtype uint2 --per-group 3 --indivisible ragged --scale-dtype f32 |
+odd-int3-b3x5         | odd-f32    | --dtype int3 --block 3x5 --symmetric --scale-dtype f32 |
+odd-uint3-keep5       | odd-bf16   | --dtype uint3 --per-group 5 --indivisible keep --scale-dtype f32 |
 odd-int5-t            | odd-bf16   | --dtype int5 --per-tensor |
 odd-uint6-ragged4     | odd-f32    | --dtype uint6 --per-group 4 --indivisible ragged |
 odd-int7-c1           | odd-f32    | --dtype int7 --per-channel --axis -1 |
-int3-g5               | rows15-f16 | --dtype int3 --per-group 5 |
+int3-g5               | rows15-f16 | --dtype int3 --per-group 5 --symmetric --scale-dtype f32 |
 uint5-g5              | rows15-f64 | --dtype uint5 --per-group 5 |
 uint7-g15             | rows15-f64 | --dtype uint7 --per-group 15 | --dtype f16
 
-edge-int2             | edge-f32   | --dtype int2 --per-group 4 |
-edge-int2-narrow      | edge-f32   | --dtype int2 --per-channel --narrow-range |
+edge-int2             | edge-f32   | --dtype int2 --per-group 4 --symmetric --scale-dtype f32 |
+edge-int2-narrow      | edge-f32   | --dtype int2 --per-channel --narrow-range --symmetric |
 edge-uint2            | edge-f32   | --dtype uint2 --per-group 8 |
 edge-int3-asym-bf16   | edge-f32   | --dtype int3 --per-channel --asymmetric --scale-dtype bf16 --exclude huge |
 edge-f64-uint3        | edge-f64   | --dtype uint3 --per-channel --include w |
@@ -455,20 +455,20 @@ edge-int8-narrow-bf16 | edge-f32   | --narrow-range --scale-dtype bf16 |
 edge-int8-f16         | edge-f32   | --scale-dtype f16 --exclude huge |
 edge-uint8            | edge-f32   | --dtype uint8 | --dtype f16
 edge-uint8-sym        | edge-f32   | --dtype uint8 --symmetric |
-edge-int4             | edge-f32   | --dtype int4 --per-group 4 |
-edge-int4-asym        | edge-f32   | --dtype int4 --per-group 8 --asymmetric |
-edge-uint4            | edge-f32   | --dtype uint4 --per-group 8 |
+edge-int4             | edge-f32   | --dtype int4 --per-group 4 --symmetric --scale-dtype f32 |
+edge-int4-asym        | edge-f32   | --dtype int4 --per-group 8 --asymmetric --scale-dtype f32 |
+edge-uint4            | edge-f32   | --dtype uint4 --per-group 8 --scale-dtype f32 |
 edge-uint8-t          | edge-f32   | --dtype uint8 --per-tensor |
 edge-f16-int8         | edge-f16   | |
 edge-f16-int8-f16     | edge-f16   | --scale-dtype f16 --narrow-range |
 edge-bf16-int8        | edge-bf16  | |
 edge-bf16-uint8       | edge-bf16  | --dtype uint8 --scale-dtype bf16 |
-edge-bf16-uint4       | edge-bf16  | --dtype uint4 --per-group 4 | --dtype f16
+edge-bf16-uint4       | edge-bf16  | --dtype uint4 --per-group 4 --scale-dtype f32 | --dtype f16
 edge-f64-int8         | edge-f64   | |
 edge-f64-uint8        | edge-f64   | --dtype uint8 | --dtype f32
-edge-f64-int4-bf16    | edge-f64   | --dtype int4 --per-group 4 --scale-dtype bf16 --include w |
+edge-f64-int4-bf16    | edge-f64   | --dtype int4 --per-group 4 --scale-dtype bf16 --include w --symmetric |
 narrowing-int8        | narrowing-f64 | |
-narrowing-int4        | narrowing-f64 | --dtype int4 --per-channel |
+narrowing-int4        | narrowing-f64 | --dtype int4 --per-channel --symmetric |
 double-rounding-bf16  | double-rounding-f64 | | --dtype bf16
 double-rounding-f16   | double-rounding-f64 | | --dtype f16
 
@@ -478,15 +478,15 @@ ties-int8-narrow      | ties254-f32 | --narrow-range |
 ties-int8-narrow-asym | ties254-f32 | --narrow-range --asymmetric |
 ties-uint8            | ties255-f32 | --dtype uint8 |
 ties-uint8-sym        | ties255-f32 | --dtype uint8 --symmetric |
-ties-int4             | ties15-f32  | --dtype int4 --per-channel |
+ties-int4             | ties15-f32  | --dtype int4 --per-channel --symmetric |
 ties-int4-asym        | ties15-f32  | --dtype int4 --per-channel --asymmetric |
-ties-int4-narrow      | ties14-f32  | --dtype int4 --per-channel --narrow-range |
+ties-int4-narrow      | ties14-f32  | --dtype int4 --per-channel --narrow-range --symmetric |
 ties-uint4            | ties15-f32  | --dtype uint4 --per-channel |
-ties-int2             | ties3-f32   | --dtype int2 --per-channel |
+ties-int2             | ties3-f32   | --dtype int2 --per-channel --symmetric |
 ties-int2-asym        | ties3-f32   | --dtype int2 --per-channel --asymmetric |
-ties-int2-narrow      | ties2-f32   | --dtype int2 --per-channel --narrow-range |
+ties-int2-narrow      | ties2-f32   | --dtype int2 --per-channel --narrow-range --symmetric |
 ties-uint2-sym        | ties3-f32   | --dtype uint2 --per-channel --symmetric |
-ties-int3             | ties7-f32   | --dtype int3 --per-channel |
+ties-int3             | ties7-f32   | --dtype int3 --per-channel --symmetric |
 ties-uint3            | ties7-f32   | --dtype uint3 --per-channel |
 ties-int5-asym        | ties31-f32  | --dtype int5 --per-channel --asymmetric |
 ties-uint6-sym        | ties63-f32  | --dtype uint6 --per-channel --symmetric |
@@ -499,9 +499,9 @@ ties-f64-int8         | ties255-f64 | |
 patterns-int8         | patterns   | --nonfinite saturate |
 patterns-uint8        | patterns   | --nonfinite saturate --dtype uint8 |
 patterns-int8-c1-asym | patterns   | --nonfinite saturate --per-channel --axis 1 --asymmetric |
-patterns-int4-g8      | patterns   | --nonfinite saturate --dtype int4 --per-group 8 |
-patterns-uint4-b16x16 | patterns   | --nonfinite saturate --dtype uint4 --block 16x16 |
-patterns-int3-g8      | patterns   | --nonfinite saturate --dtype int3 --per-group 8 |
+patterns-int4-g8      | patterns   | --nonfinite saturate --dtype int4 --per-group 8 --symmetric --scale-dtype f32 |
+patterns-uint4-b16x16 | patterns   | --nonfinite saturate --dtype uint4 --block 16x16 --scale-dtype f32 |
+patterns-int3-g8      | patterns   | --nonfinite saturate --dtype int3 --per-group 8 --symmetric --scale-dtype f32 |
 patterns-uint6-c1     | patterns   | --nonfinite saturate --dtype uint6 --per-channel --axis 1 |
 patterns-int8-bf16    | patterns   | --nonfinite saturate --per-group 32 --scale-dtype bf16 | --dtype f32
 patterns-f16-f16      | patterns   | --nonfinite saturate --scale-dtype f16 --narrow-range --include f16 | --dtype bf16
@@ -509,9 +509,9 @@ patterns-f16-f16      | patterns   | --nonfinite saturate --scale-dtype f16 --na
 nonfinite-int8        | nonfinite-f32  | --nonfinite saturate |
 nonfinite-uint8       | nonfinite-f16  | --nonfinite saturate --dtype uint8 |
 nonfinite-uint8-sym   | nonfinite-bf16 | --nonfinite saturate --dtype uint8 --symmetric |
-nonfinite-int4-asym   | nonfinite-f64  | --nonfinite saturate --dtype int4 --per-group 8 --asymmetric |
+nonfinite-int4-asym   | nonfinite-f64  | --nonfinite saturate --dtype int4 --per-group 8 --asymmetric --scale-dtype f32 |
 nonfinite-narrow      | nonfinite-f64  | --nonfinite saturate --narrow-range |
-nonfinite-int2        | nonfinite-f32  | --nonfinite saturate --dtype int2 --per-channel |
+nonfinite-int2        | nonfinite-f32  | --nonfinite saturate --dtype int2 --per-channel --symmetric |
 nonfinite-uint3       | nonfinite-f16  | --nonfinite saturate --dtype uint3 --per-group 4 |
 nonfinite-int8-asym   | nonfinite-bf16 | --nonfinite saturate --asymmetric |
 
@@ -536,7 +536,7 @@ dtypes-uint4          | dtypes     | --dtype uint4 --per-group 3 | --dtype f32
 dtypes-int5           | dtypes     | --dtype int5 --per-channel |
 mixed-int8            | mixed      | |
 mixed-uint3           | mixed      | --dtype uint3 --per-group 2 --zero-point asymmetric |
-mixed-uint4           | mixed      | --dtype uint4 --per-group 2 --zero-point asymmetric |
+mixed-uint4           | mixed      | --dtype uint4 --per-group 2 --zero-point asymmetric --scale-dtype f32 |
 mixed-kept            | mixed      | --exclude * |
 select-include        | names-bf16 | --include model.layers.*.weight --exclude *.k_proj.* |
 select-class          | names-bf16 | --include model.layers.[01].* --dtype int4 --per-group 8 |

@@ -163,8 +163,11 @@ def parse_flags(flags):
         else:
             raise ValueError("flag " + flag)
     dtype = scheme.setdefault("dtype", "int8")
-    scheme.setdefault("symmetric", not dtype.startswith("u"))
     scheme.setdefault("granularity", ("c", 0) if dtype.endswith("8") else ("g", 128))
+    few_bits = int(dtype[-1]) <= 4 and "--scheme" not in flags  # texts leave out what they always did
+    scheme.setdefault("symmetric", not dtype.startswith("u") and not few_bits)
+    if few_bits and scheme["granularity"][0] in "gb":
+        scheme.setdefault("scale_dtype", "BF16")
     if axis:
         scheme["granularity"] = ("c", axis)
     options.scheme = Scheme(**scheme)

@@ -264,19 +264,27 @@ static void outputs_are_named_after_what_is_not_the_default(void **state)
 {
     static const char *const rows[][2] = {
         {"int8", "int8"},
-        {"int8:c0:bf16", "int8"},
+        {"int8:c0:bf16", "int8-bf16"},
         {"int8:c1", "int8-c1"},
         {"int8:c-1", "int8-c-1"},
         {"int8:t", "int8-t"},
         {"int8:asym", "int8-asym"},
         {"int8:narrow", "int8-narrow"},
-        {"int8:g2:asym:narrow:f16", "int8-g2-asym-narrow"},
+        {"int8:g2:asym:narrow:f16", "int8-g2-asym-narrow-f16"},
         {"uint8", "uint8"},
         {"uint8:sym", "uint8-sym"},
         {"int8:b2x3", "int8-b2x3"},
-        {"int4:g2", "int4-g2"},
-        {"int4:g2:asym", "int4-g2-asym"},
-        {"int4:c0", "int4-c0"},
+        {"int4:g2:asym:bf16", "int4-g2"},
+        {"int4:g2:asym", "int4-g2-f32"},
+        {"int4:g2", "int4-g2-sym-f32"},
+        {"int4:g2:bf16", "int4-g2-sym"},
+        {"int4:c0", "int4-c0-sym"},
+        {"int4:c0:asym:bf16", "int4-c0-bf16"},
+        {"uint4:b2x3:bf16", "uint4-b2x3"},
+        {"uint4:g2:bias", "uint4-g2-bias-f32"},
+        {"nvfp4", "f4e2m1-g16-f8e4m3"},
+        {"mxfp4", "f4e2m1-e8m0"},
+        {"nf4:g64:bf16", "nf4"},
     };
     char expected[64];
     (void)state;
@@ -289,7 +297,7 @@ static void outputs_are_named_after_what_is_not_the_default(void **state)
         assert_string_equal(qplan_plan_output_name(p.plan), expected);
         free_plan(&p);
     }
-    struct qplan_plan_options options = {.scheme = scheme_of("int4"),
+    struct qplan_plan_options options = {.scheme = scheme_of("int4:g128:asym:bf16"),
                                          .indivisible = QPLAN_INDIVISIBLE_KEEP};
     struct planned p = make_plan(write_model(), &options);
     assert_string_equal(qplan_plan_output_name(p.plan), "m.int4.safetensors");
