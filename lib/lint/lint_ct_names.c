@@ -121,10 +121,10 @@ static enum qplan_status mark_names(struct qp_lint *l)
 {
     struct qp_arena *arena = &l->found->arena;
     const struct qp_tree_value *group;
-    struct qp_ct_names *n = qp_arena_alloc(arena, 1, sizeof *n);
-    struct mark *marks = qp_arena_alloc(arena, l->file->n_tensors, sizeof *marks);
     if (l->ct)
         return QPLAN_OK;
+    struct qp_ct_names *n = qp_arena_alloc(arena, 1, sizeof *n);
+    struct mark *marks = qp_arena_alloc(arena, l->file->n_tensors, sizeof *marks);
     if (!n || !marks)
         return qp_fail_memory(l->err, "findings", l->file->n_tensors * sizeof *marks);
     n->marks = marks;

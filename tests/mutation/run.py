@@ -35,9 +35,11 @@ TEST_SECONDS = 60       # of a program that the library is linked to: some chang
 SCRIPT_SECONDS = 300
 ASAN_OPTIONS = "allocator_may_return_null=1:hard_rss_limit_mb=8192"
 # The judges, the quickest first: the first to fail ends the trial. Under the sanitizers:
-CHECKED = ("unit-safetensors_faults", "unit-plan_read", "unit-verify", "unit-formats",
+CHECKED = ("unit-safetensors_faults", "unit-format_rows", "unit-format_listings",
+           "unit-format_described", "unit-experts", "unit-plan_read", "unit-verify", "unit-formats",
            "unit-report", "fuzz-replay-header", "fuzz-replay-plan", "fuzz-replay-quantized",
-           "unit-safetensors_writer", "unit-safetensors", "unit-refused_memory")
+           "fuzz-replay-folder", "unit-safetensors_writer", "unit-safetensors",
+           "unit-refused_memory")
 # and without them, for they take long or start the program thousands of times:
 PLAIN = ("unit-report_gates", "unit-measure", "unit-plan", "unit-plan_sources")
 SCRIPTS = ("golden-layouts", "cli", "golden-qplan")
