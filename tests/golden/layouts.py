@@ -100,6 +100,10 @@ ROWS = {
     "comfyui/int8-rows": Row("comfyui", "int8:c0"),
     "bitsandbytes/int8": Row("bitsandbytes", "int8:c0"),
 }
+# Tensors that mark old files of fp8, by golden: of some prefix, in some type.
+OLD_MARKS = {"fp8-e4m3": ({"scaled_fp8": "F8_E4M3"}, {"model.scaled_fp8": "F32"},
+                          {"model.scaled_fp8": "F8_E4M3", "other.scaled_fp8": "F8_E5M2"}),
+             "fp8-e5m2": ({"model.layers.scaled_fp8": "F8_E5M2"}, {"scaled_fp8": "F8_E5M2"})}
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 TIMEOUT_SECONDS = 120
 
@@ -243,6 +247,26 @@ def changed_index(golden, folder, change):
     return folder
 
 
+def check_old_form(qplan, golden, folder):
+    """fp8 of ComfyUI as it was stored before layers had marks."""
+    for i, marks in enumerate(OLD_MARKS.get(golden.name, ())):
+        tensors = {}
+        for name, tensor in stored.read(golden / "encoded").items():
+            layer = name.removesuffix(".weight_scale")
+            if layer != name:
+                tensors[f"{layer}.scale_weight"] = stored.Stored("F32", (1,) * (i % 2), tensor.data)
+                tensors[f"{layer}.scale_input"] = tensor
+            elif not name.endswith(".comfy_quant"):
+                tensors[name] = tensor
+        for name, dtype in marks.items():
+            tensors[name] = stored.Stored(dtype, (2,), bytes(2 * (4 if dtype == "F32" else 1)))
+        made, back = folder / f"old{i}.safetensors", folder / f"old{i}-values.safetensors"
+        stored.write(made, tensors)
+        qplan.run("dequantize", "-q", "-o", back, made)
+        same("old form", stored.read(back), stored.read(golden / "decoded.safetensors"))
+        qplan.run("verify", "-q", made, back)
+
+
 def check_index(qplan, golden, folder):
     """GPTQ tells the group of each column: in any order, or not at all."""
     if not any(name.endswith(".g_idx") for name in stored.read(golden / "encoded")):
@@ -292,6 +316,7 @@ def check_golden(qplan, golden, row, folder):
         (folder / step).mkdir()
     check_reading(qplan, golden, folder / "read")
     check_index(qplan, golden, folder / "read")
+    check_old_form(qplan, golden, folder / "read")
     check_requantizing(qplan, golden, folder / "read")
     if method in PUBLISHED:
         check_publishing(qplan, golden, folder / "read")
