@@ -186,7 +186,9 @@ static enum qplan_status judge_factors(struct comparison *c, struct qp_pair *pai
     double *most = qp_alloc(n, sizeof *most);
     enum qplan_status status = QPLAN_OK;
     float *factors = NULL;
-    bool known = most != NULL;
+    bool known = true;
+    if (!most)
+        return qp_fail_memory(err, "proof", n * sizeof *most);
     for (size_t i = 0; i < n && known; i++) {
         if (!has_factor(pairs[i].file))
             continue;

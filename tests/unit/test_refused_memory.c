@@ -343,18 +343,25 @@ static void refuse_each_of_folder(void (*write)(const char *path), const char *s
 /* One tensor has another scheme than the others, if config.json can say so. */
 struct layout {
     const char *format, *dtype;
-    size_t width; /* of the type */
+    size_t width;  /* of the type */
+    uint64_t side; /* of each matrix */
     const char *scheme, *rules;
 };
 
 static const struct layout layouts[] = {
-    {"compressed-tensors", "F16", 2, "int4:g32:asym", "m.0.up.weight int8:g32\n* int4:g32:asym\n"},
-    {"gptq", "F16", 2, "int4:g32", "m.0.up.weight int8:g32\n* int4:g32\n"},
-    {"gptq_v2", "F16", 2, "int4:g32:asym", "m.0.up.weight int8:g32\n* int4:g32:asym\n"},
-    {"awq", "F16", 2, "uint4:g32", NULL},
-    {"mlx", "F16", 2, "uint4:g32", "m.0.up.weight uint8:g32\n* uint4:g32\n"},
-    {"mlx", "F16", 2, "int4:g32", NULL},
-    {"comfyui", "F32", 4, "int8:t", "m.0.up.weight int8:c0\n* int8:t\n"},
+    {"compressed-tensors", "F16", 2, 32, "int4:g32:asym",
+     "m.0.up.weight int8:g32\n* int4:g32:asym\n"},
+    {"gptq", "F16", 2, 32, "int4:g32", "m.0.up.weight int8:g32\n* int4:g32\n"},
+    {"gptq_v2", "F16", 2, 32, "int4:g32:asym", "m.0.up.weight int8:g32\n* int4:g32:asym\n"},
+    {"awq", "F16", 2, 32, "uint4:g32", NULL},
+    {"mlx", "F16", 2, 32, "uint4:g32", "m.0.up.weight uint8:g32\n* uint4:g32\n"},
+    {"mlx", "F16", 2, 32, "int4:g32", NULL},
+    {"comfyui", "F32", 4, 32, "int8:t", "m.0.up.weight int8:c0\n* int8:t\n"},
+    {"comfyui", "F32", 4, 32, "nvfp4", NULL},
+    {"compressed-tensors", "F32", 4, 32, "nvfp4", NULL},
+    {"mlx", "F32", 4, 32, "mxfp4", NULL},
+    {"modelopt", "F32", 4, 32, "nvfp4", NULL},
+    {"fp8", "F32", 4, 128, "fp8:b128x128", NULL},
 };
 
 static const struct layout *layout;
@@ -393,8 +400,9 @@ static void write_layout_source(bool is_folder)
                                         "m.0.up.weight", "m.1.up.weight"};
     struct tensor tensors[COUNT(names)];
     for (size_t i = 0; i < COUNT(names); i++)
-        tensors[i] =
-            (struct tensor){names[i], layout->dtype, 2, {32, 32}, NULL, 1024 * layout->width};
+        tensors[i] = (struct tensor){names[i], layout->dtype,
+                                     2,        {layout->side, layout->side},
+                                     NULL,     layout->side * layout->side * layout->width};
     char path[600];
     (void)snprintf(path, sizeof path, is_folder ? "%s/model.safetensors" : "%s", paths[0]);
     if (is_folder) {
@@ -454,12 +462,6 @@ static void every_allocation_for_a_layout_may_be_refused(void **state)
         free((char *)(uintptr_t)paths[i]);
 }
 
-static void every_allocation_for_a_folder_may_be_refused(void **state)
-{
-    (void)state;
-    refuse_each_of_folder(write_folder, "int8:c0");
-}
-
 static void write_model(const char *path, const char *config, const struct tensor *tensors,
                         size_t n)
 {
@@ -468,6 +470,44 @@ static void write_model(const char *path, const char *config, const struct tenso
     (void)snprintf(file, sizeof file, "%s/model.safetensors", path);
     write_checkpoint(file, NULL, tensors, n);
     write_text(path, "config.json", config);
+}
+
+/* Layouts that are only read. */
+static void every_allocation_for_what_others_write_may_be_refused(void **state)
+{
+    static const unsigned char scales[6] = {127, 127, 127, 127, 127, 127};
+    static const float one = 1;
+    static const char config[] = "{\"quantization_config\":{\"quant_method\":\"mxfp4\"}}";
+    static const struct tensor experts_of_a_layer[] = {
+        {"m.experts.down_proj_blocks", "U8", 4, {2, 3, 1, 16}, NULL, 96},
+        {"m.experts.down_proj_scales", "U8", 3, {2, 3, 1}, scales, sizeof scales}};
+    static const struct tensor old_layer[] = {{"m.a.scale_input", "F32", 0, {0}, &one, 4},
+                                              {"m.a.scale_weight", "F32", 0, {0}, &one, 4},
+                                              {"m.a.weight", "F8_E4M3", 2, {3, 5}, NULL, 15},
+                                              {"m.scaled_fp8", "F8_E4M3", 1, {2}, NULL, 2}};
+    static const struct tensor experts_before = {
+        "m.experts.down_proj", "BF16", 3, {2, 32, 3}, NULL, 384};
+    static const struct tensor layer_before = {"m.a.weight", "F32", 2, {3, 5}, NULL, 60};
+    static const char *const names[] = {"before", "made", "made-back"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(paths); i++)
+        paths[i] = strdup(in_folder(&folder, names[i]));
+    write_checkpoint(paths[0], NULL, &experts_before, 1);
+    write_model(paths[1], config, experts_of_a_layer, COUNT(experts_of_a_layer));
+    refuse_each(read_back, NULL);
+    remove_inner(paths[1]);
+    remove_inner(paths[2]);
+    write_checkpoint(paths[0], NULL, &layer_before, 1);
+    write_checkpoint(paths[1], NULL, old_layer, COUNT(old_layer));
+    refuse_each(read_back, NULL);
+    for (size_t i = 0; i < COUNT(paths); i++)
+        free((char *)(uintptr_t)paths[i]);
+}
+
+static void every_allocation_for_a_folder_may_be_refused(void **state)
+{
+    (void)state;
+    refuse_each_of_folder(write_folder, "int8:c0");
 }
 
 static void write_fused(const char *path)
@@ -503,6 +543,7 @@ int main(void)
         cmocka_unit_test(every_allocation_may_be_refused),
         cmocka_unit_test(every_allocation_for_a_folder_may_be_refused),
         cmocka_unit_test(every_allocation_for_a_layout_may_be_refused),
+        cmocka_unit_test(every_allocation_for_what_others_write_may_be_refused),
         cmocka_unit_test(every_allocation_for_experts_may_be_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
