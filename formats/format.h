@@ -159,6 +159,10 @@ struct qp_format {
     enum qplan_status (*describe)(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err);
 
+    /* Whether a stored tensor only says how others are stored: it is no tensor of its own. NULL:
+     * none is. */
+    bool (*is_note)(const struct qp_listing *listing, const struct qplan_entry *entry);
+
     /*
      * Makes a scheme that was asked for a tensor of this storage what the layout stores: what the
      * scheme leaves open is set. Returns NULL, or what the layout can store instead.

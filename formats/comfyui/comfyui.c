@@ -8,7 +8,11 @@
  * Of nvfp4 and mxfp8 scales are bytes for blocks of a row, swizzled in whole tiles as GPUs read
  * them; nvfp4 has two codes in a byte, the first in its high half, and L.weight_scale_2, the factor
  * of its scales.
+ *
+ * Older files of fp8 have no such marks (comfyui_old.c).
  */
+#include "comfyui.h"
+
 #include "formats/blocks.h"
 #include "formats/build.h"
 
@@ -139,6 +143,8 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
     static const struct qp_place nibbles = {
         .bits = 4, .word_bytes = 1, .n_order = 2, .order = {1, 0}};
     static const struct qp_place tiles = {.bits = 8, .word_bytes = 1, .swizzled = true};
+    if (t->variant >= QP_COMFY_OLD)
+        return qp_comfy_old_parts(t, arena, parts, entries);
     const struct kind *kind = kind_of(t->scheme);
     const bool is_tensor = t->scheme->granularity == QPLAN_PER_TENSOR;
     const bool is_packed = kind->dtype == QPLAN_F4E2M1;
@@ -187,8 +193,10 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 
 static bool is(const struct qp_listing *listing)
 {
+    enum qplan_dtype dtype;
     for (size_t i = 0; i < listing->n_entries; i++) {
-        if (qp_name_ends(listing->entries[i].name, listing->entries[i].name_len, mark))
+        const struct qplan_entry *entry = &listing->entries[i];
+        if (qp_name_ends(entry->name, entry->name_len, mark) || qp_comfy_is_old_mark(entry, &dtype))
             return true;
     }
     return false;
@@ -295,6 +303,8 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
         const struct qplan_entry *entry = &listing->entries[i];
         if (qp_name_ends(entry->name, entry->name_len, mark))
             QP_TRY(describe_layer(listing, arena, entry, tensors, n, err));
+        else if (qp_name_ends(entry->name, entry->name_len, QP_COMFY_OLD_SCALE))
+            QP_TRY(qp_comfy_old_describe(listing, arena, entry, tensors, n, err));
     }
     return QPLAN_OK;
 }
@@ -313,6 +323,7 @@ const struct qp_format qp_format_comfyui = {
     .inputs = inputs,
     .n_variants = 1,
     .is = is,
+    .is_note = qp_comfy_is_note,
     .describe = describe,
     .fit = fit,
     .misfit = misfit,

@@ -82,6 +82,16 @@ bool qp_lint_is_linear(const struct qp_lint *l, const struct qp_tensor *tensor);
 extern const char *const qp_lint_heads[QP_LINT_HEADS];
 bool qp_lint_has_plain_head(const struct qp_lint *l, size_t head);
 
+/* ---- Groups of config_groups, which have a name ------------------------------------------------
+ */
+
+/* Whether a group of mxfp8 says of which type scales are; whether one of floats has the format,
+ * its own or that of all, that goes with its activations. */
+enum qplan_status qp_lint_ct_mx_scale(struct qp_lint *lint, const char *name,
+                                      const struct qp_tree_value *group);
+enum qplan_status qp_lint_ct_alone(struct qp_lint *lint, const char *name, const char *format,
+                                   const struct qp_tree_value *group);
+
 /* ---- The functions of rules --------------------------------------------------------------------
  */
 
@@ -90,6 +100,7 @@ enum qplan_status qp_lint_other_files(struct qp_lint *lint);
 enum qplan_status qp_lint_plain_beside(struct qp_lint *lint);
 enum qplan_status qp_lint_left_parts(struct qp_lint *lint);
 enum qplan_status qp_lint_families(struct qp_lint *lint);
+enum qplan_status qp_lint_factors(struct qp_lint *lint);
 enum qplan_status qp_lint_embeddings(struct qp_lint *lint);
 enum qplan_status qp_lint_conv1d(struct qp_lint *lint);
 enum qplan_status qp_lint_not_finite(struct qp_lint *lint);
@@ -113,6 +124,12 @@ enum qplan_status qp_lint_ct_ignored(struct qp_lint *lint);
 enum qplan_status qp_lint_ct_target(struct qp_lint *lint);
 enum qplan_status qp_lint_ct_pattern(struct qp_lint *lint);
 enum qplan_status qp_lint_ct_scale_type(struct qp_lint *lint);
+
+enum qplan_status qp_lint_ct_mxfp8(struct qp_lint *lint);
+enum qplan_status qp_lint_ct_bare_float(struct qp_lint *lint);
+enum qplan_status qp_lint_ct_factor_shape(struct qp_lint *lint);
+enum qplan_status qp_lint_ct_ragged(struct qp_lint *lint);
+enum qplan_status qp_lint_nvfp4_experts(struct qp_lint *lint);
 
 enum qplan_status qp_lint_pattern(struct qp_lint *lint);
 enum qplan_status qp_lint_skip_kept(struct qp_lint *lint);

@@ -135,6 +135,22 @@ enum qplan_status qp_lint_ct_order(struct qp_lint *l)
     return for_each_group(l, check_order);
 }
 
+enum qplan_status qp_lint_ct_mxfp8(struct qp_lint *l)
+{
+    return for_each_group(l, qp_lint_ct_mx_scale);
+}
+
+static enum qplan_status check_alone(struct qp_lint *l, const char *name,
+                                     const struct qp_tree_value *group)
+{
+    return qp_lint_ct_alone(l, name, format_of(l, group), group);
+}
+
+enum qplan_status qp_lint_ct_bare_float(struct qp_lint *l)
+{
+    return for_each_group(l, check_alone);
+}
+
 /* ---- Stored tensors ----------------------------------------------------------------------------
  */
 
@@ -261,13 +277,19 @@ enum qplan_status qp_lint_ct_bits(struct qp_lint *l)
     return QPLAN_OK;
 }
 
+/* Scales that decoders work in: those of one byte are of blocks, which have their own type. */
+static bool has_work_scales(const struct qp_tensor *t)
+{
+    return t->scheme && qplan_dtype_bits(t->scheme->scale_dtype) > 8;
+}
+
 enum qplan_status qp_lint_ct_scale_type(struct qp_lint *l)
 {
     enum qplan_storage storage;
     const bool is_known = qp_model_storage(l->listing, &storage);
     for (size_t i = 0; is_known && i < l->file->n_tensors; i++) {
         const struct qp_tensor *t = &l->file->tensors[i];
-        if (t->scheme && t->scheme->scale_dtype != qp_storage_row(storage)->dtype)
+        if (has_work_scales(t) && t->scheme->scale_dtype != qp_storage_row(storage)->dtype)
             QP_TRY(qp_lint_find_tensor(
                 l, t, "scales of type %s in a model of %s: transformers rounds them while loading",
                 qplan_dtype_name(t->scheme->scale_dtype),

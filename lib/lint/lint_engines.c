@@ -3,6 +3,8 @@
  */
 #include "lint.h"
 
+#include "lib/model/dtype.h"
+
 /* Which layouts each engine loads, names with blanks between. */
 static const struct {
     const char *engine, *layouts;
@@ -118,10 +120,15 @@ enum qplan_status qp_lint_bits_4_8(struct qp_lint *l)
     return find_each(l, is_odd_width, "the engine loads codes of 4 and 8 bits");
 }
 
+static bool is_integer(const struct qp_tensor *t)
+{
+    return qp_integer_bits(t->scheme->dtype) > 0;
+}
+
 static bool is_odd_group(const struct qp_tensor *t)
 {
     const uint64_t group = t->scheme->granularity == QPLAN_PER_GROUP ? t->scheme->group : 128;
-    return group != 32 && group != 64 && group != 128;
+    return is_integer(t) && group != 32 && group != 64 && group != 128;
 }
 
 enum qplan_status qp_lint_group(struct qp_lint *l)
@@ -131,7 +138,8 @@ enum qplan_status qp_lint_group(struct qp_lint *l)
 
 static bool is_odd_shape(const struct qp_tensor *t)
 {
-    return t->rank == 2 && !is_bytes(t) && (t->shape[0] % 64 != 0 || t->shape[1] % 128 != 0);
+    return t->rank == 2 && is_integer(t) && !is_bytes(t) &&
+           (t->shape[0] % 64 != 0 || t->shape[1] % 128 != 0);
 }
 
 static bool has_ragged_blocks(const struct qp_tensor *t)

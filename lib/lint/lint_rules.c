@@ -6,9 +6,10 @@
 #define CT      "compressed-tensors"
 #define BNB     "bitsandbytes"
 #define FUSED   "compressed-tensors gptq gptq_v2 awq"
-#define SCALED  "compressed-tensors fp8 gptq gptq_v2 awq mlx comfyui qplan"
-#define ABOVE   "compressed-tensors fp8 gptq gptq_v2 awq bitsandbytes comfyui qplan"
-#define ENGINES "compressed-tensors fp8 gptq gptq_v2 awq bitsandbytes"
+#define JOINED  FUSED " fp8 modelopt"
+#define SCALED  JOINED " mlx comfyui qplan"
+#define ABOVE   JOINED " bitsandbytes comfyui qplan"
+#define ENGINES JOINED " bitsandbytes"
 #define GPUS    "vllm sglang"
 
 #define ERROR(id, layouts, engines, about)                                                         \
@@ -45,13 +46,21 @@ const struct qp_lint_rule qp_lint_rules[] = {
      qp_lint_middle},
 
     /* Models. */
-    {ERROR("L11", FUSED, NULL, "tensors that engines load as one with different schemes"), true,
+    {ERROR("L11", JOINED, NULL, "tensors that engines load as one with different schemes"), true,
      qp_lint_families},
-    {ERROR("L12", FUSED, NULL, "quantized weights of GPT-2, which are stored [in,out]"), true,
+    {ERROR("L12", JOINED, NULL, "quantized weights of GPT-2, which are stored [in,out]"), true,
      qp_lint_conv1d},
     {ERROR("L13", ENGINES, NULL, "a quantized embedding"), true, qp_lint_embeddings},
     {ERROR("L14", "fp8", NULL, "a scale that is no power of two, and scale_fmt is ue8m0"), true,
      qp_lint_no_power},
+    {ERROR("L15", CT " modelopt", NULL,
+           "tensors that engines load as one with different factors of their scales"),
+     true, qp_lint_factors},
+    {ERROR("L16", CT, NULL, "a weight_global_scale that is not F32 [1]"), false,
+     qp_lint_ct_factor_shape},
+    {ERROR("L17", CT, NULL, "mxfp8 without its scale_dtype, torch.uint8"), false, qp_lint_ct_mxfp8},
+    {WARNING("L18", CT, NULL, "float-quantized without input_activations, or naive with them"),
+     false, qp_lint_ct_bare_float},
 
     /* compressed-tensors: config.json and stored tensors. */
     {ERROR("L20", CT, NULL, "quantization_status is not \"compressed\""), false, qp_lint_ct_status},
@@ -118,6 +127,10 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {WARNING("L50", "mlx", NULL, "rope_parameters without a rope_theta"), true, qp_lint_mlx_rope},
     {ERROR("L51", "fp8", NULL, "rows or columns that are no multiple of the blocks"), true,
      qp_lint_ragged_blocks},
+    {WARNING("L52", CT, "transformers", "experts of nvfp4, whose global scale is not loaded"), true,
+     qp_lint_nvfp4_experts},
+    {WARNING("L53", CT, GPUS, "rows or columns that are no multiple of blocks of fp8"), true,
+     qp_lint_ct_ragged},
     {ERROR("L60", BNB, NULL, "lm_head is plain, and not in llm_int8_skip_modules"), true,
      qp_lint_bnb_head},
     {ERROR("L61", BNB, "transformers", "experts, which it loads only plain"), true,

@@ -64,10 +64,20 @@ enum qplan_status qp_lint_plain_beside(struct qp_lint *l)
 /* Names that only parts have. A tensor of its own that is called so was left by some tool. */
 enum qplan_status qp_lint_left_parts(struct qp_lint *l)
 {
-    static const char *const parts[] = {".weight_packed", ".weight_scale", ".weight_zero_point",
-                                        ".weight_shape",  ".weight_g_idx", ".qweight",
-                                        ".qzeros",        ".g_idx",        ".SCB",
-                                        ".comfy_quant"};
+    static const char *const parts[] = {".weight_packed",
+                                        ".weight_scale",
+                                        ".weight_zero_point",
+                                        ".weight_shape",
+                                        ".weight_g_idx",
+                                        ".qweight",
+                                        ".qzeros",
+                                        ".g_idx",
+                                        ".SCB",
+                                        ".comfy_quant",
+                                        ".weight_scale_2",
+                                        ".weight_scale_inv",
+                                        ".weight_global_scale",
+                                        ".scale_weight"};
     for (size_t i = 0; i < l->file->n_tensors; i++) {
         const struct qp_tensor *t = &l->file->tensors[i];
         bool is_part = false;
@@ -123,27 +133,72 @@ static enum qplan_status check_family(struct qp_lint *l, const struct member *me
                                scheme_text(t, other));
 }
 
-enum qplan_status qp_lint_families(struct qp_lint *l)
+static enum qplan_status check_factors(struct qp_lint *l, const struct member *members, size_t n)
+{
+    const struct qp_tensor *first = members[0].tensor;
+    char mine[QP_F64_TEXT], other[QP_F64_TEXT], quoted[QP_QUOTED];
+    size_t i = 1;
+    while (i < n && members[i].tensor->factor == first->factor)
+        i++;
+    if (i == n)
+        return QPLAN_OK;
+    const struct qp_tensor *t = members[i].tensor;
+    qp_format_f64(mine, (double)first->factor);
+    qp_format_f64(other, (double)t->factor);
+    return qp_lint_find_tensor(l, first,
+                               "its scales have the factor %s, and those of %s, which engines load "
+                               "as one with it, %s: engines take one for all",
+                               mine, qp_quote(quoted, t->name, t->name_len), other);
+}
+
+/* How members of families are known, and what is wrong with those of one. */
+struct family_rule {
+    bool (*find)(const struct qp_tensor *tensor, struct qp_kin *out);
+    bool with_factors; /* only tensors that have one */
+    enum qplan_status (*check)(struct qp_lint *l, const struct member *members, size_t n);
+};
+
+static size_t find_members(const struct qp_lint *l, const struct family_rule *rule,
+                           struct member *members)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
+        if (rule->with_factors && !(t->scheme && qp_tensor_part(t, QP_FACTOR)))
+            continue;
+        members[n].tensor = t;
+        n += rule->find(t, &members[n].kin);
+    }
+    if (n > 0)
+        qsort(members, n, sizeof *members, by_family);
+    return n;
+}
+
+static enum qplan_status for_each_family(struct qp_lint *l, const struct family_rule *rule)
 {
     const size_t n_tensors = l->file->n_tensors;
     struct member *members = qp_alloc(n_tensors, sizeof *members);
     enum qplan_status status = QPLAN_OK;
-    size_t n = 0;
     if (!members)
         return qp_fail_memory(l->err, "findings", n_tensors * sizeof *members);
-    for (size_t i = 0; i < n_tensors; i++) {
-        members[n].tensor = &l->file->tensors[i];
-        n += qp_find_kin(members[n].tensor, &members[n].kin);
-    }
-    if (n > 0)
-        qsort(members, n, sizeof *members, by_family);
+    const size_t n = find_members(l, rule, members);
     for (size_t i = 0, end; i < n && status == QPLAN_OK; i = end) {
         for (end = i + 1; end < n && qp_compare_kin(&members[i].kin, &members[end].kin) == 0;)
             end++;
-        status = check_family(l, members + i, end - i);
+        status = rule->check(l, members + i, end - i);
     }
     qp_free(members);
     return status;
+}
+
+enum qplan_status qp_lint_families(struct qp_lint *l)
+{
+    return for_each_family(l, &(struct family_rule){qp_find_kin, false, check_family});
+}
+
+enum qplan_status qp_lint_factors(struct qp_lint *l)
+{
+    return for_each_family(l, &(struct family_rule){qp_find_joined, true, check_factors});
 }
 
 enum qplan_status qp_lint_embeddings(struct qp_lint *l)

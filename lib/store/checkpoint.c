@@ -146,6 +146,13 @@ static struct qp_tensor plain_tensor(const struct qplan_entry *entry)
     };
 }
 
+static bool is_plain(const struct qplan_checkpoint *c, const struct quantized *q, size_t k)
+{
+    const struct qp_listing *listing = &c->source.listing;
+    return !q->owner[k] &&
+           !(c->format && c->format->is_note && c->format->is_note(listing, &listing->entries[k]));
+}
+
 /* Merges stored tensors that belong to nothing else with the quantized ones: both are in order. */
 static enum qplan_status merge_tensors(struct qplan_checkpoint *c, const struct quantized *q,
                                        struct qplan_error *err)
@@ -153,14 +160,14 @@ static enum qplan_status merge_tensors(struct qplan_checkpoint *c, const struct 
     const struct qp_listing *listing = &c->source.listing;
     size_t n_plain = 0, i = 0;
     for (size_t k = 0; k < listing->n_entries; k++)
-        n_plain += !q->owner[k];
+        n_plain += is_plain(c, q, k);
     c->n_quantized = q->n;
     c->tensors = qp_alloc(n_plain + q->n, sizeof *c->tensors);
     if (!c->tensors)
         return qp_fail_memory(err, listing->shown, (n_plain + q->n) * sizeof *c->tensors);
     for (size_t k = 0; k < listing->n_entries; k++) {
         const struct qplan_entry *entry = &listing->entries[k];
-        if (q->owner[k])
+        if (!is_plain(c, q, k))
             continue;
         while (i < q->n && qp_compare_text(q->list[i].name, q->list[i].name_len, entry->name,
                                            entry->name_len) < 0)

@@ -7,11 +7,23 @@
 
 #define LINE 64 /* bytes: no two images share a line of the cache */
 
-/* Parameters of blocks have other rows than their codes, and fewer: they are read as they are. */
-static bool is_held(const struct qp_tensor *tensor, const struct qp_part *part)
+static bool is_held(const struct qp_part *part)
 {
-    return part->role != QP_CONSTANT && part->role != QP_INDEX && qp_part_is_turned(part) &&
-           part->matrix.rows == qp_tensor_part(tensor, QP_CODES)->matrix.rows;
+    return part->role != QP_CONSTANT && part->role != QP_INDEX && qp_part_is_turned(part);
+}
+
+/* How many rows of codes a row of a turned part stands for: parameters of blocks have fewer. */
+static uint64_t rows_of_each(const struct qp_tensor *tensor, const struct qp_part *part)
+{
+    return qp_tensor_part(tensor, QP_CODES)->matrix.rows / part->matrix.rows;
+}
+
+/* What a part has for rows of codes. */
+static struct qp_rect rect_of(const struct qp_tensor *tensor, const struct qp_part *part,
+                              uint64_t row, uint64_t n_rows)
+{
+    const uint64_t each = rows_of_each(tensor, part), first = row / each;
+    return (struct qp_rect){first, qp_div_up(row + n_rows, each) - first, 0, part->matrix.cols};
 }
 
 uint64_t qp_tall_rows(const struct qp_tensor *tensor)
@@ -21,7 +33,9 @@ uint64_t qp_tall_rows(const struct qp_tensor *tensor)
         if (tensor->parts[i].role == QP_CONSTANT)
             continue;
         qp_place_grain(tensor->parts[i].place, &rows, &cols);
-        tall = qp_max_u64(tall, rows); /* both are powers of two */
+        tall = qp_max_u64(tall, rows);  /* both are powers of two */
+        if (is_held(&tensor->parts[i])) /* and the rows of turned blocks are, too */
+            tall = qp_max_u64(tall, rows_of_each(tensor, &tensor->parts[i]));
     }
     return tall;
 }
@@ -39,9 +53,10 @@ uint64_t qp_hold_rows(const struct qp_tensor *tensor, uint64_t n_bytes)
         return 0;
     for (unsigned i = 0; i < tensor->n_parts; i++) {
         const struct qp_part *part = &tensor->parts[i];
-        if (!is_held(tensor, part))
+        if (!is_held(part))
             continue;
-        const struct qp_rect rect = {0, qp_min_u64(tall, part->matrix.rows), 0, part->matrix.cols};
+        const uint64_t rows = qp_tensor_part(tensor, QP_CODES)->matrix.rows;
+        const struct qp_rect rect = rect_of(tensor, part, 0, qp_min_u64(tall, rows));
         tall_bytes += held_bytes(part, &rect);
     }
     /* Rows that begin elsewhere than a word have one word more. */
@@ -64,9 +79,9 @@ void qp_hold_make(struct qp_hold *hold, const struct qp_tensor *tensor, uint64_t
     hold->n = 0;
     for (unsigned i = 0; i < tensor->n_parts; i++) {
         const struct qp_part *part = &tensor->parts[i];
-        if (!is_held(tensor, part) || (part->role == QP_CODES && !codes))
+        if (!is_held(part) || (part->role == QP_CODES && !codes))
             continue;
-        const struct qp_rect rect = {row, n_rows, 0, part->matrix.cols};
+        const struct qp_rect rect = rect_of(tensor, part, row, n_rows);
         hold->held[hold->n++] = (struct qp_held){part, rect, image};
         image += held_bytes(part, &rect);
     }

@@ -10,6 +10,11 @@ import model
 from expect import tensor, words
 from layout_folder import PLAIN, Stored, both
 from layout_qplan import ALL, HONEST, OTHER_SOURCE, Fault, clean, word
+from st import n_bytes
+
+OLD_MARK = "l.scaled_fp8"
+
+
 
 def mark_of(format):
     return b'{"format":"%s"}' % format.encode()
@@ -22,6 +27,7 @@ BLANK = json.dumps(json.loads(MARK)).encode()       # as ComfyUI writes it
 @dataclasses.dataclass(frozen=True)
 class Marked(Stored):
     mark: bytes = MARK
+    old: str = ""                       # files of fp8 before layers had marks: the type of the one mark
 
 
 BLOCKS = {
@@ -30,6 +36,9 @@ BLOCKS = {
     "mxfp8": {"values": "F8E4M3", "scale": "E8M0", "grain": ("g", 32), "mark": mark_of("mxfp8")},
     "nvfp4": {"bits": 4, "values": "F4E2M1", "scale": "F8E4M3", "grain": ("g", 16), "mark": mark_of("nvfp4")},
 }
+
+
+OLD = {"values": "F8E4M3", "grain": ("t",), "recorded": False}
 
 
 def swizzled(dims, row, col):
@@ -52,6 +61,8 @@ class File(layout_qplan.File):
     def parts(self):
         found = {"codes": self.name, "scale": self.name + "_scale", "mark": self.stem + ".comfy_quant",
                  "factor": self.name + "_scale_2"}
+        if self.scheme.old:
+            found.update(scale=self.stem + ".scale_weight", mark=OLD_MARK)
         return {role: name for role, name in found.items() if name in self.tensors}
 
     def stored_blocks(self, name, scheme, dtype, dims, raw):
@@ -77,6 +88,11 @@ class File(layout_qplan.File):
         codes, params, *_ = model.coded(dtype, dims, raw, scheme)
         shape = () if scheme.grain == ("t",) else (dims[0], 1)
         storage = model.VALUES[scheme.values][0] if scheme.values else "I8"
+        if scheme.old:
+            raw = bytes(2 * n_bytes(scheme.old, [1]))
+            return {name: (storage, dims, bytes(codes)), OLD_MARK: (scheme.old, (2,), raw),
+                    self.stem + ".scale_weight": ("F32", (), model.encode("F32", [params[0][0]])),
+                    self.stem + ".scale_input": ("F32", (), model.encode("F32", [1]))}
         return {name: (storage, dims, bytes(c % 256 for c in codes)), **mark,
                 name + "_scale": ("F32", shape, model.encode("F32", [s for s, _ in params]))}
 
@@ -84,11 +100,13 @@ class File(layout_qplan.File):
 class Layout(layout_qplan.Layout):
     name, base, file = "comfyui", "int8", File
     with_wrong_parts = ("int8", "int8-other", "tensor", "tensor-other", "fp8", "fp8-other", "mxfp8",
-                        "mxfp8-other", "nvfp4", "nvfp4-other")
+                        "mxfp8-other", "nvfp4", "nvfp4-other", "old-other", "old-f32-other")
     sidecars = ("l.1.w.weight_scale",)
     unrecorded = (tensor("l.0.w.weight"), words("not recorded")), ALL
     schemes = {**dict(both(Marked, int8={}, tensor={"grain": ("t",)}, **BLOCKS)),
-               "blank-other": Marked(recorded=False, mark=BLANK)}
+               "blank-other": Marked(recorded=False, mark=BLANK),
+               "old-other": Marked(**OLD, old="F8_E4M3"), "old-f32-other": Marked(**OLD, old="F32"),
+               "old-f8e5m2-other": Marked(**{**OLD, "values": "F8E5M2"}, old="F8_E5M2")}
 
     @staticmethod
     def set_code(file, row, col, value):
@@ -131,6 +149,8 @@ class Layout(layout_qplan.Layout):
     @staticmethod
     def gone(file, role):
         """With a record and scales for rows, no mark is needed: it is a file of compressed-tensors."""
+        if role == "scale" and file.scheme.old:
+            return {**PLAIN, "dequantize": 0}   # codes are numbers as they are
         if role != "mark":
             return ALL
         return PLAIN if not file.records else HONEST if file.scheme.grain == ("c", 0) else ALL
@@ -139,13 +159,17 @@ class Layout(layout_qplan.Layout):
     def reshaped(file, role, dims):
         """One scale fits every matrix, and a tile of scales one more row."""
         more = file.scheme.grain[0] == "g" and dims == (file.dims[0] + 1, file.tensors[file.name][1][1])
-        fits = role == "codes" and len(dims) == 2 and (file.scheme.grain == ("t",) or more)
+        fits = role == "codes" and len(dims) == 2 and 0 not in dims and (file.scheme.grain == ("t",) or more)
+        if file.scheme.old and (role == "mark" or role == "scale" and dims == (1,)):
+            return HONEST
         return OTHER_SOURCE if fits and not file.records else ALL
 
     @staticmethod
     def retyped(file, role, dtype):
         """Other tools store scales of nvfp4 as bytes."""
         fits = role == "scale" and dtype == "U8" and file.scheme.scale == "F8E4M3"
+        if file.scheme.old and role == "mark":
+            return ALL if dtype == "F8_E5M2" else PLAIN
         return HONEST if fits and not file.records else ALL
 
     @staticmethod
@@ -170,6 +194,31 @@ class Layout(layout_qplan.Layout):
                 yield self.start_as(scheme, Fault(
                     f"Q11-tiles-{name}", lambda f, at=at: f.set_bytes(f.parts["scale"], at, b"\1"),
                     (tensor(f"{self.file.name}_scale"), words("spare bits must be 0"))))
+
+        for name, fault, exits in self.claims_of_old():
+            yield self.start_as("old-other", Fault(
+                f"Q3-old-{name}", fault, () if exits else (words("'l.[01].w"),), exits))
+
+    @staticmethod
+    def claims_of_old():
+        def put(name, *stored):
+            def spoil(file):
+                file.tensors[name] = stored
+            return spoil
+
+        def move(name):
+            def spoil(file):
+                file.tensors[name] = file.tensors.pop(OLD_MARK)
+            return spoil
+
+        yield "stray", put("l.1.w.scale_weight", "F32", (), bytes(4)), ALL
+        yield "other-type", put(OLD_MARK, "F8_E5M2", (2,), bytes(2)), ALL
+        for name in ("l.1.scaled_fp8", "l.0.w.x.scaled_fp8"):
+            yield f"at-{name}", move(name), ALL
+        for name in ("lscaled_fp8", "l.scaled_fp8.x"):      # which is no mark
+            yield f"at-{name}", move(name), PLAIN
+        for name in ("scaled_fp8", "l.0.scaled_fp8"):
+            yield f"at-{name}", move(name), HONEST
 
     def claims_of_schemes(self):
         for text in ("uint8:c0", "uint8:c0:sym", "int8:c0:asym", "int8:c0:narrow", "int8:c0:f16", "int8:t",

@@ -192,6 +192,10 @@ def L06():
     folder = Folder()
     folder.tensors["model.layers.0.x.weight_g_idx"] = ("I32", (4,), bytes(16))
     yield folder, 1
+    for name in (".weight_scale_2", ".weight_scale_inv", ".weight_global_scale", ".scale_weight"):
+        folder = gptq(engine=None)
+        folder.tensors["model.layers.0.x" + name] = ("F32", (1,), ONE)
+        yield folder, 1
 
 
 def L07():
@@ -201,10 +205,17 @@ def L07():
         yield folder, 1
 
 
+    for kind, value in (("nvfp4", 0x7f), ("nvfp4", 0xff), ("mxfp4", 0xff), ("mxfp8", 0xff)):
+        yield with_byte(float_folder(kind), SCALE, 5, value), 1
+    yield with_byte(modelopt(), SCALE, 5, 0x7f), 1
+
+
 def L08():
     folder = Folder()
     folder.spoil(SCALE, 0, 0.0)
     yield folder, 1
+    yield with_byte(float_folder("nvfp4"), SCALE, 5, 0), 1
+    yield with_byte(modelopt(), SCALE, 5, 0), 1
 
 
 def L09():
@@ -214,6 +225,10 @@ def L09():
     folder = bitsandbytes(["lm_head", DOWN])
     folder.tensors[LAYER + "mlp.up_proj.SCB"] = ("F32", (64,), struct.pack("<f", -0.5) * 64)
     yield folder, 1
+
+
+    yield with_byte(float_folder("nvfp4"), SCALE, 5, 0xb8), 1
+    yield with_byte(modelopt(), SCALE, 5, 0xb8), 1
 
 
 def L10():
@@ -229,6 +244,11 @@ def L11():
     folder.keep(Q)
     folder.quantization["ignore"].append(Q)
     yield folder, 1
+    folder = modelopt()
+    for suffix in ("_scale", "_scale_2"):
+        del folder.tensors[f"{Q}.weight{suffix}"]
+    folder.keep(Q)
+    yield folder, 1
 
 
 def L12():
@@ -242,6 +262,53 @@ def L13():
     del folder.tensors["model.embed_tokens.weight"]
     folder.quantize("model.embed_tokens", (64, 128))
     yield folder, 1
+
+
+def L15():
+    for folder, name in ((float_folder("nvfp4"), "weight_global_scale"), (modelopt(), "weight_scale_2")):
+        dtype, shape, _ = folder.tensors[f"{Q}.{name}"]
+        folder.tensors[f"{Q}.{name}"] = (dtype, shape, struct.pack("<f", 2))
+        yield folder, 1
+    folder = float_folder("nvfp4", EXPERTS)     # gate and up of an expert, but not all experts
+    for name in list(folder.tensors):
+        if "experts.1." in name and name.endswith("global_scale"):
+            folder.tensors[name] = ("F32", (1,), struct.pack("<f", 3 + ("up" in name)))
+    yield folder, 1
+
+
+def L16():
+    for stored in (("F32", (), ONE), ("F32", (1, 1), ONE), ("BF16", (1,), bf16(1)), ("F32", (2,), ONE * 2)):
+        folder = float_folder("nvfp4")
+        folder.tensors[Q + ".weight_global_scale"] = stored
+        yield folder, 1
+
+
+def L17():
+    for value in (None, "torch.float32", "torch.float8_e8m0fnu"):
+        folder = float_folder("mxfp8")
+        folder.group["weights"]["scale_dtype"] = value
+        yield folder, 1
+    del folder.group["weights"]["scale_dtype"]
+    yield folder, 1
+
+
+def L18():
+    folder = float_folder("fp8")
+    folder.group["input_activations"] = None
+    yield folder, 1
+    folder = float_folder("fp8")
+    folder.quantization["format"] = "naive-quantized"
+    yield folder, 1
+
+
+def L52():
+    yield float_folder("nvfp4", EXPERTS, engine="transformers"), len(EXPERTS)
+
+
+def L53():
+    linear = {LAYER + "mlp.down_proj": (128, 200), LAYER + "self_attn.o_proj": (100, 128)}
+    yield float_folder("fp8-block", linear, engine="vllm"), 2
+    yield float_folder("fp8-block", linear, engine="sglang"), 2
 
 
 def L20():
@@ -488,6 +555,63 @@ def fp8(rows=128, cols=256, scales=(0.5, 2.0), scale_fmt="ue8m0"):
     return folder
 
 
+# Of compressed-tensors: num_bits, strategy, group_size, scale_dtype, format.
+FLOATS = {"nvfp4": (4, "tensor_group", 16, "torch.float8_e4m3fn", "nvfp4-pack-quantized"),
+          "mxfp4": (4, "group", 32, "torch.uint8", "mxfp4-pack-quantized"),
+          "mxfp8": (8, "group", 32, "torch.uint8", "mxfp8-quantized"),
+          "fp8": (8, "channel", None, None, "float-quantized"),
+          "fp8-block": (8, "block", None, None, "float-quantized")}
+ONE = struct.pack("<f", 1)
+
+
+def float_parts(kind, rows, cols):
+    """Suffixes of M.weight and what is stored under them, as compressed-tensors has it."""
+    bits, _, group, _, _ = FLOATS[kind]
+    codes = ("_packed", ("U8", (rows, cols // 2), b"\x3a" * (rows * cols // 2))) if bits == 4 else \
+        ("", ("F8_E4M3", (rows, cols), b"\x3a" * (rows * cols)))
+    if not group:
+        sets = (rows, 1) if kind == "fp8" else (-(-rows // 128), -(-cols // 128))
+        return dict([codes, ("_scale", ("BF16", sets, bf16(0.01) * (sets[0] * sets[1])))])
+    n = rows * cols // group
+    scale = ("F8_E4M3", b"\x38") if kind == "nvfp4" else ("U8", b"\x7f")
+    factor = {"_global_scale": ("F32", (1,), ONE)} if kind == "nvfp4" else {}
+    return {**dict([codes, ("_scale", (scale[0], (rows, cols // group), scale[1] * n))]), **factor}
+
+
+def float_folder(kind, linear=None, engine=None):
+    """A folder of compressed-tensors with codes of floats."""
+    bits, strategy, group, scale, format = FLOATS[kind]
+    folder = Folder(bits=8, group=0, dynamic=kind.startswith("fp8"), linear={})
+    for module, (rows, cols) in (linear or {LAYER + name: dims for name, dims in LINEAR.items()}).items():
+        for suffix, stored in float_parts(kind, rows, cols).items():
+            folder.tensors[f"{module}.weight{suffix}"] = stored
+    folder.group["weights"].update(num_bits=bits, type="float", strategy=strategy, group_size=group,
+                                   **({"scale_dtype": scale} if scale else {}),
+                                   **({"block_structure": [128, 128]} if kind == "fp8-block" else {}))
+    folder.quantization["format"] = format
+    folder.options = ["--for", engine] if engine else []
+    return folder
+
+
+def modelopt(linear=None, engine=None):
+    folder = Folder(linear={})
+    for module, (rows, cols) in (linear or {LAYER + name: dims for name, dims in LINEAR.items()}).items():
+        parts = float_parts("nvfp4", rows, cols)
+        folder.tensors[f"{module}.weight"] = parts["_packed"]
+        folder.tensors[f"{module}.weight_scale"] = parts["_scale"]
+        folder.tensors[f"{module}.weight_scale_2"] = ("F32", (), ONE)
+    folder.config["quantization_config"] = {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
+                                            "group_size": 16, "ignore": ["lm_head"]}
+    folder.options = ["--for", engine] if engine else []
+    return folder
+
+
+def with_byte(folder, name, at, value):
+    dtype, shape, raw = folder.tensors[name]
+    folder.tensors[name] = (dtype, shape, raw[:at] + bytes([value]) + raw[at + 1:])
+    return folder
+
+
 DOWN = LAYER + "mlp.down_proj"
 
 
@@ -617,6 +741,18 @@ def good():
     folder.config.update(rope_parameters={"rope_theta": 10000.0}, rope_theta=10000.0)
     yield folder, []
     yield sharded(Folder(), lambda m: {}), []
+    for kind in FLOATS:
+        yield float_folder(kind), []
+        yield float_folder(kind, {LAYER + "mlp.down_proj": (256, 128)}, engine="vllm"), []
+    yield float_folder("nvfp4", EXPERTS), []
+    yield float_folder("fp8", EXPERTS, engine="sglang"), []
+    folder = float_folder("fp8")
+    folder.group["input_activations"] = None
+    folder.quantization["format"] = "naive-quantized"
+    yield folder, []
+    yield modelopt(), []
+    yield modelopt(engine="vllm"), []
+    yield modelopt(EXPERTS), []
     yield two_groups([["re:.*mlp.*", "re:.*o_proj$"], ["re:.*self_attn[.][qkv]_proj"]]), []
     yield two_groups([["Linear"], [f"{LAYER}self_attn.{name}_proj" for name in "qkv"]]), []
     for engine in ("vllm", "sglang", "transformers"):

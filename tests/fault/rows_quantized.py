@@ -23,6 +23,7 @@ import layout_qplan
 import model
 from bench import INPUT, OUTPUT
 from expect import shape, tensor, words
+from layout_folder import PLAIN
 from layout_qplan import BAD_SCALES, HONEST, ONLY_PROOF, OTHER_SOURCE, READ, Fault
 from st import ckpt, f32
 from table import accept, add, case
@@ -141,9 +142,10 @@ def wrong_parts(layout, file):
             named, other_shape = (tensor(name),), (tensor(name), words("shape|rank|extents"))
         for other in SAME_SIZE[WIDTH[dtype]]:
             if other != dtype:
+                exits = layout.retyped(file, role, other)
+                told = (*named, dtype, other) if file.records else named
                 yield Fault(f"Q4-{role}-{other}", change(name, other),
-                            (*named, dtype, other) if file.records else named,
-                            layout.retyped(file, role, other))
+                            () if exits == PLAIN else told, exits)
         if role == "scale":
             yield Fault("Q4-scale-F64", change(name, "F64", raw=bytes(8 * math.prod(dims))), named)
         for i, other in enumerate(sorted(shapes(dims))):
@@ -152,7 +154,9 @@ def wrong_parts(layout, file):
         if dims:
             wide = (dims[0] + 1, *dims[1:])
             more = raw + raw[:len(raw) // dims[0]]
-            yield Fault(f"Q5-{role}-none", change(name, dims=(0, *dims[1:]), raw=b""), named)
+            none = (0, *dims[1:])
+            yield Fault(f"Q5-{role}-none", change(name, dims=none, raw=b""), named,
+                        layout.reshaped(file, role, none))
             yield Fault(f"Q5-{role}-more", change(name, dims=wide, raw=more), named,
                         layout.reshaped(file, role, wide))
 

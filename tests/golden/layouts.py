@@ -109,6 +109,10 @@ ROWS = {
     "bitsandbytes/nf4-g32": Row("bitsandbytes", "nf4:g32"),
     "bitsandbytes/nf4-ragged": Row("bitsandbytes", "nf4"),
 }
+# Tensors that mark old files of fp8, by golden: of some prefix, in some type.
+OLD_MARKS = {"fp8-e4m3": ({"scaled_fp8": "F8_E4M3"}, {"model.scaled_fp8": "F32"},
+                          {"model.scaled_fp8": "F8_E4M3", "other.scaled_fp8": "F8_E5M2"}),
+             "fp8-e5m2": ({"model.layers.scaled_fp8": "F8_E5M2"}, {"scaled_fp8": "F8_E5M2"})}
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 TIMEOUT_SECONDS = 120
 
@@ -274,6 +278,26 @@ def changed_index(golden, folder, change):
     return folder
 
 
+def check_old_form(qplan, golden, folder):
+    """fp8 of ComfyUI as it was stored before layers had marks."""
+    for i, marks in enumerate(OLD_MARKS.get(golden.name, ())):
+        tensors = {}
+        for name, tensor in stored.read(golden / "encoded").items():
+            layer = name.removesuffix(".weight_scale")
+            if layer != name:
+                tensors[f"{layer}.scale_weight"] = stored.Stored("F32", (1,) * (i % 2), tensor.data)
+                tensors[f"{layer}.scale_input"] = tensor
+            elif not name.endswith(".comfy_quant"):
+                tensors[name] = tensor
+        for name, dtype in marks.items():
+            tensors[name] = stored.Stored(dtype, (2,), bytes(2 * (4 if dtype == "F32" else 1)))
+        made, back = folder / f"old{i}.safetensors", folder / f"old{i}-values.safetensors"
+        stored.write(made, tensors)
+        qplan.run("dequantize", "-q", "-o", back, made)
+        same("old form", stored.read(back), stored.read(golden / "decoded.safetensors"))
+        qplan.run("verify", "-q", made, back)
+
+
 def check_index(qplan, golden, folder):
     """GPTQ tells the group of each column: in any order, or not at all."""
     if not any(name.endswith(".g_idx") for name in stored.read(golden / "encoded")):
@@ -327,6 +351,7 @@ def check_golden(qplan, golden, row, folder):
         check_inputs(qplan, golden, folder / "read")
     if f"{golden.parent.name}/{golden.name}" in NEAREST:
         qplan.run("verify", "-q", golden / "encoded", source_folder(golden, folder / "plain"))
+    check_old_form(qplan, golden, folder / "read")
     check_requantizing(qplan, golden, folder / "read")
     if method in PUBLISHED:
         check_publishing(qplan, golden, folder / "read")

@@ -1,0 +1,25 @@
+/*
+ * comfyui.h - what the files of this layout share.
+ */
+#ifndef QP_FORMAT_COMFYUI_H
+#define QP_FORMAT_COMFYUI_H
+
+#include "formats/format.h"
+
+/* How a tensor is stored: the first is written. Old scales have no axis, or one. */
+enum { QP_COMFY_USUAL, QP_COMFY_OTHER_SCALES, QP_COMFY_OLD, QP_COMFY_OLD_WITH_AXIS };
+
+#define QP_COMFY_OLD_SCALE ".scale_weight"
+
+/* Whether an entry is the mark of all old layers of a prefix; *dtype is what their codes are. */
+bool qp_comfy_is_old_mark(const struct qplan_entry *entry, enum qplan_dtype *dtype);
+
+/* Rows of struct qp_format, and what describes the layer of an old scale. */
+bool qp_comfy_is_note(const struct qp_listing *listing, const struct qplan_entry *entry);
+unsigned qp_comfy_old_parts(const struct qp_tensor *t, struct qp_arena *arena,
+                            struct qp_part *parts, struct qplan_entry *entries);
+enum qplan_status qp_comfy_old_describe(const struct qp_listing *listing, struct qp_arena *arena,
+                                        const struct qplan_entry *scale, struct qp_tensor **tensors,
+                                        size_t *n, struct qplan_error *err);
+
+#endif
