@@ -144,7 +144,7 @@ static enum qplan_status find_off_middle(struct qp_lint *l, const struct qp_tens
 
 enum qplan_status qp_lint_middle(struct qp_lint *l)
 {
-    char *room = qp_alloc_buffer(QP_PART_ROOM(SETS, 1));
+    char *room = qp_alloc_buffer(QP_PART_ROOM(SETS, 4)); /* of few rows a word for each */
     enum qplan_status status = room ? QPLAN_OK : qp_fail_memory(l->err, "zero points", SETS);
     for (size_t i = 0; status == QPLAN_OK && i < l->file->n_tensors; i++) {
         const struct qp_tensor *t = &l->file->tensors[i];

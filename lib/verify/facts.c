@@ -20,6 +20,11 @@
 /* Small buffers: this reads a fraction of the file. */
 #define FACT_SETS  8192
 #define FACT_CODES 8192
+#define FACT_TALL  64 /* rows at a time of codes that lie behind each other down columns */
+#define FACT_REACH ((uint64_t)1 << 32)
+
+/* Of few rows each code of a turned part may be in a word of its own, or in two. */
+#define FACT_IMAGE (8 * FACT_CODES + QP_IO_SPARE)
 
 struct qp_facts_reader {
     const struct qplan_checkpoint *file;
@@ -32,6 +37,7 @@ struct qp_facts_reader {
     double *scale;
     int32_t *zero;
     void *codes; /* room */
+    void *image; /* room for words of a turned part */
     /* Scales of the next tensor mostly follow in the file, and a tensor may have very few. */
     struct qp_ahead ahead;
     struct qp_source scales; /* the file's, read ahead */
@@ -99,6 +105,38 @@ static bool is_zero(const struct qp_code_rule *rule, int32_t zero, uint8_t code)
     return rule->kind == QP_CODES_BIASED ? (float)code == -qp_bias(zero) : code == (uint8_t)zero;
 }
 
+/* Whether a row of a tile, whose first set is at base of the window, holds such a code. */
+static bool row_differs(const struct qp_facts_reader *r, const struct qp_tile *tile, size_t base,
+                        const uint8_t *codes)
+{
+    bool found = false;
+    FOR_EACH_RUN (tile, run) {
+        const int32_t zero = r->zero[base + run.set];
+        for (size_t i = run.at; r->scale[base + run.set] == 1 && i < run.at + run.n; i++)
+            found |= !is_zero(&r->rule, zero, codes[i]);
+    }
+    return found;
+}
+
+/* The first set of a row of a piece, among those in the window. */
+static size_t set_of_row(const struct qp_facts_reader *r, const struct qp_piece *piece,
+                         uint64_t row)
+{
+    return (size_t)piece->first_set +
+           (size_t)(row / r->sets.band_rows) * qp_tile_cols(&piece->tile);
+}
+
+/* Whether some rows of a piece have a set of scale 1. */
+static bool have_ones(const struct qp_facts_reader *r, const struct qp_piece *piece, uint64_t row,
+                      uint64_t n_rows)
+{
+    const size_t end = set_of_row(r, piece, row + n_rows - 1) + qp_tile_cols(&piece->tile);
+    size_t i = set_of_row(r, piece, row);
+    while (i < end && r->scale[i] != 1)
+        i++;
+    return i < end;
+}
+
 /* Whether a piece holds, in a set of scale 1, a code that does not stand for 0. */
 static enum qplan_status search_piece(const struct qp_facts_reader *r, const struct qp_piece *piece,
                                       bool *found, struct qplan_error *err)
@@ -106,19 +144,64 @@ static enum qplan_status search_piece(const struct qp_facts_reader *r, const str
     struct qp_tile tile = piece->tile;
     tile.rows = 1;
     for (uint64_t row = 0; row < piece->n_rows && !*found; row++) {
-        const size_t base =
-            (size_t)piece->first_set + (size_t)(row / r->sets.band_rows) * qp_tile_cols(&tile);
         const uint64_t elem = (piece->row + row) * r->sets.row_len + piece->col;
         const uint8_t *codes;
+        if (!have_ones(r, piece, row, 1))
+            continue;
         QP_TRY(qp_read_codes(&r->file->source, r->tensor, elem, tile.cols, QPLAN_ISA_BEST, r->codes,
                              &codes, NULL, err));
-        FOR_EACH_RUN (&tile, run) {
-            const int32_t zero = r->zero[base + run.set];
-            for (size_t i = run.at; r->scale[base + run.set] == 1 && i < run.at + run.n; i++)
-                *found |= !is_zero(&r->rule, zero, codes[i]);
+        *found = row_differs(r, &tile, set_of_row(r, piece, row), codes);
+    }
+    return QPLAN_OK;
+}
+
+/* The same of some rows of a piece, from a column of it on, whose codes are in a turned part. */
+static enum qplan_status search_rect(const struct qp_facts_reader *r, const struct qp_piece *piece,
+                                     const struct qp_rect *rect, bool *found,
+                                     struct qplan_error *err)
+{
+    const struct qp_part *part = qp_tensor_part(r->tensor, QP_CODES);
+    const uint64_t skip = piece->tile.col_skip + (rect->col - piece->col);
+    struct qp_tile tile = piece->tile;
+    tile.rows = 1;
+    tile.cols = (size_t)rect->n_cols;
+    tile.col_skip = (size_t)(skip % tile.col_width);
+    QP_TRY(qp_read_runs(&r->file->source, part, rect, r->image, err));
+    (void)qp_place_get(part->place, part->matrix, rect, QPLAN_ISA_BEST, r->image, r->codes);
+    for (uint64_t i = 0; i < rect->n_rows && !*found; i++) {
+        const size_t base = set_of_row(r, piece, rect->row - piece->row + i);
+        *found = row_differs(r, &tile, base + (size_t)(skip / tile.col_width),
+                             (const uint8_t *)r->codes + i * tile.cols);
+    }
+    return QPLAN_OK;
+}
+
+/* Of a turned part few rows are many short runs: some rows and some columns at a time. */
+static enum qplan_status search_turned(const struct qp_facts_reader *r,
+                                       const struct qp_piece *piece, bool *found,
+                                       struct qplan_error *err)
+{
+    struct qp_rect rect;
+    for (uint64_t row = 0; row < piece->n_rows && !*found; row += rect.n_rows) {
+        rect.row = piece->row + row;
+        rect.n_rows = qp_min_u64(FACT_TALL, piece->n_rows - row);
+        const uint64_t n_cols = have_ones(r, piece, row, rect.n_rows) ? piece->tile.cols : 0;
+        for (uint64_t col = 0; col < n_cols && !*found; col += rect.n_cols) {
+            rect.col = piece->col + col;
+            rect.n_cols = qp_min_u64(FACT_CODES / rect.n_rows, n_cols - col);
+            QP_TRY(search_rect(r, piece, &rect, found, err));
         }
     }
     return QPLAN_OK;
+}
+
+/* Sets that are whole rows may be those of one row behind each other: here rows are the part's. */
+static void set_in_rows(struct qp_facts_reader *r)
+{
+    const uint64_t cols = qp_tensor_part(r->tensor, QP_CODES)->matrix.cols;
+    const struct qplan_scheme rows = {.granularity = QPLAN_PER_GROUP, .group = cols};
+    if (r->sets.row_len != cols)
+        qp_sets_make(&r->sets, &rows, r->tensor->shape, r->tensor->rank);
 }
 
 /*
@@ -128,11 +211,15 @@ static enum qplan_status search_piece(const struct qp_facts_reader *r, const str
 static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
                                      struct qplan_error *err)
 {
+    const bool turned = qp_part_is_turned(qp_tensor_part(r->tensor, QP_CODES));
+    const uint64_t reach = turned ? FACT_REACH : FACT_CODES;
     const struct qp_limits limits = {
-        .elems = FACT_CODES, .sets = FACT_SETS, .apart = FACT_CODES, .cached = FACT_CODES};
+        .elems = reach, .sets = FACT_SETS, .apart = reach, .cached = reach};
     uint64_t band = 0, col = 0;
     struct qp_strip strip;
     qp_stored_sets(&r->sets, r->tensor);
+    if (turned)
+        set_in_rows(r);
     *found = false;
     do {
         qp_strip_at(&r->sets, &limits, 1, 1, band, col, &strip);
@@ -142,7 +229,7 @@ static enum qplan_status search_ones(struct qp_facts_reader *r, bool *found,
         for (uint64_t i = 0; i < strip.n_pieces && !*found; i++) {
             struct qp_piece piece;
             qp_piece_at(&r->sets, &strip, i, &piece);
-            QP_TRY(search_piece(r, &piece, found, err));
+            QP_TRY((turned ? search_turned : search_piece)(r, &piece, found, err));
         }
     } while (!*found && qp_strip_next(&r->sets, &strip, &band, &col));
     return QPLAN_OK;
@@ -233,6 +320,7 @@ void qp_facts_close(struct qp_facts_reader *reader)
     qp_free(reader->scale);
     qp_free(reader->zero);
     qp_free(reader->codes);
+    qp_free(reader->image);
     qp_free(reader->window.stored);
     qp_free(reader->ahead.data);
     qp_free(reader);
@@ -250,12 +338,13 @@ enum qplan_status qp_facts_open(struct qp_facts_reader **out, const struct qplan
     r->scale = qp_alloc_buffer(FACT_SETS * sizeof *r->scale);
     r->zero = qp_alloc_buffer(FACT_SETS * sizeof *r->zero);
     r->codes = qp_alloc_buffer(QP_PART_ROOM(FACT_CODES, 1));
+    r->image = qp_alloc_buffer(FACT_IMAGE);
     r->window =
         (struct qp_param_window){r->scale, r->zero, qp_alloc_buffer(QP_PART_ROOM(FACT_SETS, 4))};
     r->ahead = (struct qp_ahead){.data = qp_alloc_buffer(FACT_SETS * 4), .cap = FACT_SETS * 4};
     r->scales = file->source;
     r->scales.ahead = &r->ahead;
-    if (!r->scale || !r->zero || !r->codes || !r->window.stored || !r->ahead.data) {
+    if (!r->scale || !r->zero || !r->codes || !r->image || !r->window.stored || !r->ahead.data) {
         qp_facts_close(r);
         return qp_fail_memory(err, "buffers", FACT_SETS * sizeof *r->scale);
     }
