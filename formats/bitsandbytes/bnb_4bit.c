@@ -30,7 +30,17 @@ static const uint8_t nf4_values[] = {
     F32(0x3ee1a4b8u), F32(0x3f1007abu), F32(0x3f3913b3u), F32(0x3f800000u),
 };
 
-/* The types of codes. */
+static const uint8_t fp4_values[] = {
+    F32(0x00000000u), F32(0x3baaaaabu), F32(0x3f2aaaabu), F32(0x3f800000u),
+    F32(0x3eaaaaabu), F32(0x3f000000u), F32(0x3e2aaaabu), F32(0x3e800000u),
+    F32(0x00000000u), F32(0xbbaaaaabu), F32(0xbf2aaaabu), F32(0xbf800000u),
+    F32(0xbeaaaaabu), F32(0xbf000000u), F32(0xbe2aaaabu), F32(0xbe800000u),
+};
+
+/* The places of these values in ascending order, where both zeros are one. */
+static const uint8_t fp4_codes[] = {7, 8, 13, 14, 11, 12, 9, 10, 7, 6, 1, 0, 3, 2, 5, 4};
+
+/* The types of codes; fp4 is only read. */
 static const struct kind {
     enum qplan_dtype dtype;
     const char *name;
@@ -43,6 +53,11 @@ static const struct kind {
      ".quant_state.bitsandbytes__nf4",
      nf4_values,
      {.bits = 4, .word_bytes = 1, .filling = 7, .n_order = 2, .order = {1, 0}}},
+    {QPLAN_FP4,
+     "fp4",
+     ".quant_state.bitsandbytes__fp4",
+     fp4_values,
+     {.bits = 4, .word_bytes = 1, .n_order = 2, .order = {1, 0}, .codes = fp4_codes}},
 };
 
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
@@ -271,7 +286,9 @@ static enum qplan_status describe_tensor(const struct qp_listing *listing, struc
         i++;
     if (i == N_KINDS)
         return refuse(listing, entry,
-                      "not a quant_state that is supported: expected bitsandbytes__nf4", err);
+                      "not a quant_state that is supported: expected bitsandbytes__nf4 or "
+                      "bitsandbytes__fp4",
+                      err);
     QP_TRY(find_codes(listing, entry, n_name, &codes, err));
     QP_TRY(read_state(listing, entry, &kinds[i], &said, err));
     const struct qp_tensor t = {.name = codes->name,

@@ -34,6 +34,7 @@
  *     MLX weight                 out,in     2..8  4     rows     no
  *     bitsandbytes 4-bit         1,all      4     1     rows     no           order {1, 0}, NF4:
  *                                                                             filling 7
+ *     ... FP4                   1,all      4     1     rows     no           order {1, 0}, codes
  *     ComfyUI 4-bit              out,in     4     1     rows     no           order {1, 0}
  *     ComfyUI block scales       out,in/16  8     1     -        -            swizzled
  *
@@ -56,6 +57,8 @@ struct qp_place {
     uint8_t filling; /* > 0: the code that fills up a line instead of zeros; bits divide the word */
     uint8_t n_order; /* > 0: the values of a word, which bits divide, are in another order */
     uint8_t order[QP_MOST_ORDER]; /* slot k of a word holds its value order[k]; never one_less */
+    const uint8_t *codes; /* not NULL: the value that each stored number stands for. Such a place,
+                           * of lines that are rows, is only read. */
 };
 
 /* Rows of values behind each other, each from a byte on: how qplan keeps codes in memory. */

@@ -17,7 +17,7 @@ from layout_folder import CONFIG, Stored, both, drop_config, edit_text, set_conf
 from layout_qplan import ALL, BAD_SCALES, HONEST, ONLY_PROOF, OTHER_SOURCE, Fault, clean, word
 
 REST = {"llm_int8_skip_modules": ["lm_head"], "llm_int8_threshold": 6.0}
-STATE = ".quant_state.bitsandbytes__nf4"
+STATE = ".quant_state.bitsandbytes__"
 DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -43,24 +43,25 @@ class File(layout_folder.FolderFile):
         ends = {"codes": ".weight", "scale": ".SCB", "order": ".weight_format"}
         if self.scheme.values:
             ends = {"codes": ".weight", "scale": ".weight.absmax", "map": ".weight.quant_map",
-                    "state": ".weight" + STATE}
+                    "state": ".weight" + STATE + self.scheme.values.lower()}
         return {role: self.stem + end for role, end in ends.items() if self.stem + end in self.tensors}
 
     def state(self):
         """What the JSON says."""
-        return {"quant_type": "nf4", "blocksize": self.scheme.grain[1],
+        return {"quant_type": self.scheme.values.lower(), "blocksize": self.scheme.grain[1],
                 "dtype": DTYPES[self.dtype], "shape": list(self.dims)}
 
     def stored_flat(self, name, scheme, dtype, dims, raw):
         n = math.prod(dims)
         codes, params, *_ = model.coded(dtype, (1, n), raw, scheme)
-        pairs = [*codes, 7][:n + n % 2]
+        pairs = [*codes, 7 if scheme.values == "NF4" else 0][:n + n % 2]
+        book = model.NF4 if scheme.values == "NF4" else [v / 12 for v in model.FP4]
         state = json.dumps(self.state()).encode()
         return {name: ("U8", (len(pairs) // 2, 1),
                        bytes(a << 4 | b for a, b in zip(pairs[::2], pairs[1::2]))),
                 name + ".absmax": ("F32", (len(params),), model.encode("F32", [s for s, _ in params])),
-                name + ".quant_map": ("F32", (16,), struct.pack("<16f", *model.NF4)),
-                name + STATE: ("U8", (len(state),), state)}
+                name + ".quant_map": ("F32", (16,), struct.pack("<16f", *book)),
+                name + STATE + scheme.values.lower(): ("U8", (len(state),), state)}
 
     def stored(self, name, scheme, dtype, dims, raw):
         """Codes are made by steps, which are what the library makes of the stored values."""
@@ -87,11 +88,13 @@ class File(layout_folder.FolderFile):
 class Layout(layout_folder.Layout):
     name, method, base, file = "bitsandbytes", "bitsandbytes", "int8", File
     need_layout_2 = ("nf4",)
-    with_wrong_parts = spoiled = ("int8", "int8-other", "nf4", "nf4-other")
+    with_wrong_parts = ("int8", "int8-other", "nf4", "nf4-other", "fp4-other")
+    spoiled = ("int8", "int8-other", "nf4", "nf4-other")
     orphans = "l.1.w.SCB", "l.1.w.weight_format"
     schemes = {**dict(both(Narrow, int8={})),
                "no-order-other": Narrow(recorded=False, has_order=False),
-               **dict(both(Flat, nf4={"grain": ("g", 64)}, nf4_small={"grain": ("g", 32)}))}
+               **dict(both(Flat, nf4={"grain": ("g", 64)}, nf4_small={"grain": ("g", 32)})),
+               "fp4-other": Flat(recorded=False, values="FP4", grain=("g", 64))}
 
     @staticmethod
     def set_code(file, row, col, value):
@@ -117,7 +120,7 @@ class Layout(layout_folder.Layout):
     @staticmethod
     def dtypes(scheme):
         """The type of a weight of 4 bits is stored, and is never F64."""
-        return ("F32", "F16", "BF16") if "nf4" in scheme else layout_folder.Layout.dtypes(scheme)
+        return ("F32", "F16", "BF16") if "nf4" in scheme or "fp4" in scheme else layout_folder.Layout.dtypes(scheme)
 
     @staticmethod
     def bad_zeros(scheme):
@@ -237,8 +240,8 @@ class Layout(layout_folder.Layout):
                         (words("quant_state"),))
         yield Fault("Q2-state-second", put("l.0.w.weight.quant_state.bitsandbytes__fp4", "state"),
                     (words("l.0.w.weight.quant_state"),))
-        yield Fault("Q2-state-stray", put("l.1.w.weight" + STATE, "state"),
-                    (tensor("l.1.w.weight" + STATE), words("codes are not in the checkpoint")))
+        yield Fault("Q2-state-stray", put("l.1.w.weight" + STATE + "nf4", "state"),
+                    (tensor("l.1.w.weight" + STATE + "nf4"), words("codes are not in the checkpoint")))
         for end in ("absmax", "quant_map", "nested_absmax", "nested_quant_map"):
             yield Fault(f"Q12-orphan-{end}", put(f"l.1.w.weight.{end}"),
                         (tensor(f"l.1.w.weight.{end}"), words("quant_state is not in the checkpoint")))
