@@ -98,6 +98,7 @@ const struct qp_code_type qp_code_types[] = {
         .bits = 4,
         .kind = QP_CODES_BOOK,
         .book = fp4,
+        .only_read = true,
         .largest = 1,
         .reach = 0x1.555554p-3,
     },

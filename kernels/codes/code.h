@@ -39,6 +39,7 @@ struct qp_code_type {
     uint8_t span; /* no code stands for more than 2^span scales */
     uint8_t bits;
     bool is_signed;            /* a byte of it is two's complement */
+    bool only_read;            /* no scheme makes such codes, and no device has them */
     struct qp_float_grid grid; /* of floats */
 };
 
