@@ -68,6 +68,8 @@ static enum qplan_status fit_tensor(struct qplan_plan *plan, struct qp_plan_tens
         t->calibrator = qp_arena_copy(&plan->arena, &recorded, 1, sizeof recorded);
     if (!t->calibrator)
         return qp_fail_memory(err, "plan", sizeof recorded);
+    if (qp_tensor_part(source, QP_NESTED))
+        return refuse(plan, source, "scales without scales of their own", NULL, err);
     if (qp_tensor_part(source, QP_INDEX))
         return refuse(plan, source, "columns in the order of their groups", NULL, err);
     if (format->rank && source->rank != format->rank)

@@ -92,16 +92,20 @@ struct qp_rect {
  * that are known without any value of the tensor. An index says for each column of the tensor which
  * set of its row it belongs to: in an output as the scheme has it, so it is known as well; in a
  * checkpoint of another tool in any way, and in one that is read there is an index only where that
- * is not what the scheme has.
+ * is not what the scheme has. Nested are the scales of scales, of QP_NESTED_SETS each; such a part
+ * is only read.
  */
-enum qp_role { QP_CODES, QP_SCALE, QP_ZERO, QP_BIAS, QP_FACTOR, QP_CONSTANT, QP_INDEX };
+#define QP_NESTED_SETS 256
+
+enum qp_role { QP_CODES, QP_SCALE, QP_ZERO, QP_BIAS, QP_FACTOR, QP_CONSTANT, QP_INDEX, QP_NESTED };
 
 struct qp_part {
     enum qp_role role;
     bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
     bool divides;    /* of a factor: scales are divided by it, not multiplied */
     bool of_powers;  /* of scales: each must be a power of two */
-    bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
+    const uint8_t *nested; /* of scales that have scales: the f32 of each of 256 codes; else NULL */
+    bool is_text; /* of a constant: JSON, of which other tools say the same in other words */
     const struct qp_place *place; /* of a constant NULL */
     struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */
     const struct qplan_entry *entry; /* the stored tensor */
@@ -109,7 +113,7 @@ struct qp_part {
 };
 
 /* Parts that a tensor of any layout has at the most. */
-#define QP_MOST_PARTS 4
+#define QP_MOST_PARTS 6
 
 /*
  * The elements of a tensor among those of others: of these, which have one shape, one behind the
@@ -135,6 +139,7 @@ struct qp_tensor {
     bool has_dtype;                    /* the type of the weights is stored for decoders */
     bool is_flat;                      /* its groups go on from row to row, over all elements */
     float factor;                      /* of a quantized one that was read and has a factor */
+    float offset;                      /* that is added to scales which have scales */
     const struct qplan_entry *entry;   /* the stored tensor of a plain one; of others the codes */
     const struct qplan_scheme *scheme; /* with its axis resolved; NULL = a plain tensor */
     const char *calibrate;             /* the method that chose the parameters; NULL =
