@@ -125,6 +125,7 @@ enum qplan_dtype {
     QPLAN_F4E2M1, /* numbers alone, up to 6 */
     QPLAN_NF4,    /* a table of 16 numbers from -1 to 1 */
     QPLAN_E8M0,   /* powers of 2: scales alone */
+    QPLAN_FP4,    /* a table of 15 numbers from -1 to 1 of bitsandbytes: only read */
     QPLAN_DTYPE_COUNT
 };
 

@@ -27,8 +27,9 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
     const bool is_8bit = scheme->dtype == QPLAN_INT8 && !scheme->asymmetric && is_row;
     (void)storage;
     (void)options;
-    if (scheme->scale_dtype != QPLAN_F32 || !(qp_bnb_is_4bit(scheme) ? is_block : is_8bit))
-        return "nf4 with groups of 32, 64, 128 ... or 4096, or int8:c0, with f32 scales";
+    if (scheme->scale_dtype != QPLAN_F32 || scheme->dtype == QPLAN_FP4 ||
+        !(qp_bnb_is_4bit(scheme) ? is_block : is_8bit))
+        return "nf4 with groups of a power of two from 32 to 4096, or int8:c0, with f32 scales";
     scheme->narrow = is_8bit;
     return NULL;
 }

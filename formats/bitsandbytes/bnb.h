@@ -6,6 +6,12 @@
 
 #include "formats/format.h"
 
+/* The bytes of an f32 with these bits. */
+#define F32(bits) (bits) & 0xff, (bits) >> 8 & 0xff, (bits) >> 16 & 0xff, (bits) >> 24
+
+/* The variant of a tensor of 4 bits whose scales have scales. */
+#define QP_BNB_NESTED 1
+
 /* Whether a scheme has codes of 4 bits, and whether the library has groups of this size. */
 bool qp_bnb_is_4bit(const struct qplan_scheme *scheme);
 bool qp_bnb_has_group(uint64_t group);

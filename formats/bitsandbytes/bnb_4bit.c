@@ -3,14 +3,21 @@
  * all elements. A weight W is its codes under that name, two in a byte, the first in the upper
  * half, as one column of bytes; W.absmax, the scale of each group; W.quant_map, the values of the
  * codes, which say nothing new; and W.quant_state.bitsandbytes__TYPE, JSON with all the rest.
+ *
+ * Scales may have scales, which is only read: then W.absmax is codes of 8 bits, W.nested_quant_map
+ * has their values, W.nested_absmax their scales, in groups of 256, and JSON a number that is
+ * added.
  */
-#include "bnb.h"
+#include "bnb_nested.h"
 
 #include "formats/build.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/model/dtype.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,9 +27,6 @@ static const char *const nested[] = {".nested_absmax", ".nested_quant_map"};
 
 #define N_NESTED (sizeof nested / sizeof nested[0])
 
-/* The bytes of an f32 with these bits. */
-#define F32(bits) (bits) & 0xff, (bits) >> 8 & 0xff, (bits) >> 16 & 0xff, (bits) >> 24
-
 static const uint8_t nf4_values[] = {
     F32(0xbf800000u), F32(0xbf3239b1u), F32(0xbf066b30u), F32(0xbeca32a0u),
     F32(0xbe91a24du), F32(0xbe3d353fu), F32(0xbdba7871u), F32(0x00000000u),
@@ -30,7 +34,17 @@ static const uint8_t nf4_values[] = {
     F32(0x3ee1a4b8u), F32(0x3f1007abu), F32(0x3f3913b3u), F32(0x3f800000u),
 };
 
-/* The types of codes. */
+static const uint8_t fp4_values[] = {
+    F32(0x00000000u), F32(0x3baaaaabu), F32(0x3f2aaaabu), F32(0x3f800000u),
+    F32(0x3eaaaaabu), F32(0x3f000000u), F32(0x3e2aaaabu), F32(0x3e800000u),
+    F32(0x00000000u), F32(0xbbaaaaabu), F32(0xbf2aaaabu), F32(0xbf800000u),
+    F32(0xbeaaaaabu), F32(0xbf000000u), F32(0xbe2aaaabu), F32(0xbe800000u),
+};
+
+/* The places of these values in ascending order, where both zeros are one. */
+static const uint8_t fp4_codes[] = {7, 8, 13, 14, 11, 12, 9, 10, 7, 6, 1, 0, 3, 2, 5, 4};
+
+/* The types of codes; fp4 is only read. */
 static const struct kind {
     enum qplan_dtype dtype;
     const char *name;
@@ -43,6 +57,11 @@ static const struct kind {
      ".quant_state.bitsandbytes__nf4",
      nf4_values,
      {.bits = 4, .word_bytes = 1, .filling = 7, .n_order = 2, .order = {1, 0}}},
+    {QPLAN_FP4,
+     "fp4",
+     ".quant_state.bitsandbytes__fp4",
+     fp4_values,
+     {.bits = 4, .word_bytes = 1, .n_order = 2, .order = {1, 0}, .codes = fp4_codes}},
 };
 
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
@@ -106,30 +125,41 @@ static const char *make_state(const struct qp_tensor *t, const struct kind *kind
 unsigned qp_bnb_4bit_parts(const struct qp_tensor *t, struct qp_arena *arena, struct qp_part *parts,
                            struct qplan_entry *entries)
 {
-    enum { N_PARTS = 4, N_VALUES = 16 };
+    enum { N_PLAIN = 4, N_PARTS = 6, N_VALUES = 16 };
     const struct kind *kind = kind_of(t->scheme);
+    const bool is_nested = t->variant == QP_BNB_NESTED;
     const uint64_t n = t->shape[0] * t->shape[1], n_groups = qp_div_up(n, t->scheme->group);
+    const uint64_t n_nested = qp_div_up(n_groups, QP_NESTED_SETS);
+    const enum qplan_dtype scale = is_nested ? QPLAN_UINT8 : QPLAN_F32;
     size_t n_state;
     const char *text = make_state(t, kind, arena, &n_state);
-    const struct qp_entry_wish wishes[] = {
+    const struct qp_entry_wish wishes[N_PARTS] = {
         {t->name, t->name_len, "", QPLAN_STORAGE_U8, 2, {qp_div_up(n, 2), 1}},
-        {t->name, t->name_len, absmax, QPLAN_STORAGE_F32, 1, {n_groups}},
+        {t->name, t->name_len, absmax, qp_dtype_storage(scale), 1, {n_groups}},
         {t->name, t->name_len, map, QPLAN_STORAGE_F32, 1, {N_VALUES}},
         {t->name, t->name_len, kind->state, QPLAN_STORAGE_U8, 1, {n_state}},
+        {t->name, t->name_len, nested[0], QPLAN_STORAGE_F32, 1, {n_nested}},
+        {t->name, t->name_len, nested[1], QPLAN_STORAGE_F32, 1, {QP_NESTED_SETS}},
     };
-    const struct qp_part all[] = {
+    const struct qp_part all[N_PARTS] = {
         {.role = QP_CODES, .place = &kind->place, .matrix = {1, n}},
-        {.role = QP_SCALE, .place = qp_scale_place(QPLAN_F32), .matrix = {1, n_groups}},
+        {.role = QP_SCALE,
+         .place = qp_scale_place(scale),
+         .matrix = {1, n_groups},
+         .nested = is_nested ? nested_values : NULL},
         {.role = QP_CONSTANT, .bytes = kind->values},
         {.role = QP_CONSTANT, .bytes = text, .is_text = true},
+        {.role = QP_NESTED, .place = qp_scale_place(QPLAN_F32), .matrix = {1, n_nested}},
+        {.role = QP_CONSTANT, .bytes = nested_values},
     };
-    for (unsigned i = 0; i < N_PARTS; i++) {
+    const unsigned n_parts = is_nested ? N_PARTS : N_PLAIN;
+    for (unsigned i = 0; i < n_parts; i++) {
         if (!text || !qp_build_entry(&entries[i], &wishes[i], arena))
             return 0;
         parts[i] = all[i];
         parts[i].entry = &entries[i];
     }
-    return N_PARTS;
+    return n_parts;
 }
 
 /* ---- Reading -----------------------------------------------------------------------------------
@@ -147,6 +177,8 @@ struct said {
     struct qplan_scheme scheme;
     enum qplan_storage storage;
     uint64_t shape[2];
+    bool is_nested;
+    float offset;
 };
 
 /* Two extents of a tensor that has elements. */
@@ -173,6 +205,27 @@ static bool read_dtype(const struct qp_tree *tree, const struct qp_tree_value *v
     return i < N_DTYPES;
 }
 
+/* A number, which the library reads as f64 and rounds to f32; false if that is infinite. */
+static bool read_offset(const struct qp_tree *tree, const struct qp_tree_value *value, float *out)
+{
+    char text[64];
+    double number = 0;
+    if (!value || (value->type != QP_JSON_NUMBER && value->type != QP_TREE_LITERAL))
+        return false;
+    if (value->type == QP_JSON_NUMBER) {
+        *out = (float)value->number;
+        return true;
+    }
+    if (value->n >= sizeof text)
+        return false;
+    memcpy(text, tree->text + value->at, value->n);
+    text[value->n] = '\0';
+    if (!qp_parse_f64(text, &number) || !(number < (double)FLT_MAX && number > -(double)FLT_MAX))
+        return false;
+    *out = (float)number;
+    return true;
+}
+
 static enum qplan_status bad(const struct qp_tree *tree, const char *key, const char *expected,
                              const struct qp_tree_value *found)
 {
@@ -184,8 +237,9 @@ static enum qplan_status bad(const struct qp_tree *tree, const char *key, const 
 static enum qplan_status take_state(const struct qp_tree *tree, const struct kind *kind,
                                     struct said *said)
 {
-    enum { TYPE, BLOCK, DTYPE, SHAPE };
-    static const char *const keys[] = {"quant_type", "blocksize", "dtype", "shape", NULL};
+    enum { TYPE, BLOCK, DTYPE, SHAPE, NESTED_BLOCK, NESTED_DTYPE, NESTED_OFFSET };
+    static const char *const keys[] = {"quant_type",       "blocksize",    "dtype",         "shape",
+                                       "nested_blocksize", "nested_dtype", "nested_offset", NULL};
     const struct qp_tree_value *v[QP_TREE_MAX_KEYS];
     QP_TRY(qp_tree_members(tree, tree->values, "quant_state", keys, v));
     said->scheme = (struct qplan_scheme){.dtype = kind->dtype,
@@ -200,6 +254,15 @@ static enum qplan_status take_state(const struct qp_tree *tree, const struct kin
         return bad(tree, keys[DTYPE], "bfloat16, float16 or float32", v[DTYPE]);
     if (!read_shape(v[SHAPE], said->shape))
         return bad(tree, keys[SHAPE], "two extents above 0", v[SHAPE]);
+    said->is_nested = v[NESTED_BLOCK] || v[NESTED_DTYPE] || v[NESTED_OFFSET];
+    if (!said->is_nested)
+        return QPLAN_OK;
+    if (!qp_tree_is_number(v[NESTED_BLOCK], QP_NESTED_SETS))
+        return bad(tree, keys[NESTED_BLOCK], "256", v[NESTED_BLOCK]);
+    if (!qp_tree_is_string(tree, v[NESTED_DTYPE], "float32"))
+        return bad(tree, keys[NESTED_DTYPE], "float32", v[NESTED_DTYPE]);
+    if (!read_offset(tree, v[NESTED_OFFSET], &said->offset))
+        return bad(tree, keys[NESTED_OFFSET], "a number of f32", v[NESTED_OFFSET]);
     return QPLAN_OK;
 }
 
@@ -249,7 +312,15 @@ static enum qplan_status find_codes(const struct qp_listing *listing,
         if (other && other != entry)
             return refuse(listing, other, "a second quant_state of one tensor", err);
     }
-    for (size_t i = 0; i < N_NESTED; i++) {
+    return QPLAN_OK;
+}
+
+/* A state that does not speak of scales of scales has none beside it. */
+static enum qplan_status check_nested(const struct qp_listing *listing,
+                                      const struct qplan_entry *entry, size_t n_name,
+                                      const struct said *said, struct qplan_error *err)
+{
+    for (size_t i = 0; !said->is_nested && i < N_NESTED; i++) {
         const struct qplan_entry *other =
             qp_listing_sibling(listing, entry->name, n_name, nested[i]);
         if (other)
@@ -264,21 +335,26 @@ static enum qplan_status describe_tensor(const struct qp_listing *listing, struc
                                          struct qplan_error *err)
 {
     const struct qplan_entry *codes;
-    struct said said;
+    struct said said = {.offset = 0};
     size_t i = 0;
     while (i < N_KINDS &&
            !qp_text_is(entry->name + n_name, entry->name_len - n_name, kinds[i].state))
         i++;
     if (i == N_KINDS)
         return refuse(listing, entry,
-                      "not a quant_state that is supported: expected bitsandbytes__nf4", err);
+                      "not a quant_state that is supported: expected bitsandbytes__nf4 or "
+                      "bitsandbytes__fp4",
+                      err);
     QP_TRY(find_codes(listing, entry, n_name, &codes, err));
     QP_TRY(read_state(listing, entry, &kinds[i], &said, err));
+    QP_TRY(check_nested(listing, entry, n_name, &said, err));
     const struct qp_tensor t = {.name = codes->name,
                                 .name_len = codes->name_len,
                                 .shape = qp_arena_copy(arena, said.shape, 2, sizeof *said.shape),
                                 .rank = 2,
                                 .storage = (uint8_t)said.storage,
+                                .variant = said.is_nested ? QP_BNB_NESTED : 0,
+                                .offset = said.offset,
                                 .scheme =
                                     qp_arena_copy(arena, &said.scheme, 1, sizeof said.scheme)};
     return t.shape && t.scheme && qp_add_tensor(tensors, n, &t)

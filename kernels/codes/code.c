@@ -27,6 +27,17 @@ static const float nf4[16] = {
     0x1.c34970p-2f,  0x1.200f56p-1f,  0x1.722766p-1f,  0x1p+0f,
 };
 
+/*
+ * The values that bitsandbytes calls fp4, ascending, with a single 0: its codes are in another
+ * order, which places undo.
+ */
+static const float fp4[16] = {
+    -0x1p+0f,       -0x1.555556p-1f, -0x1p-1f,        -0x1.555556p-2f,
+    -0x1p-2f,       -0x1.555556p-3f, -0x1.555556p-8f, 0,
+    0x1.555556p-8f, 0x1.555556p-3f,  0x1p-2f,         0x1.555556p-2f,
+    0x1p-1f,        0x1.555556p-1f,  0x1p+0f,         0x1p+0f,
+};
+
 const struct qp_code_type qp_code_types[] = {
     SIGNED(2),
     SIGNED(3),
@@ -80,6 +91,16 @@ const struct qp_code_type qp_code_types[] = {
         .book = nf4,
         .largest = 1,
         .reach = 0x1.37193cp-3,
+    },
+    {
+        .dtype = QPLAN_FP4,
+        .name = "fp4",
+        .bits = 4,
+        .kind = QP_CODES_BOOK,
+        .book = fp4,
+        .only_read = true,
+        .largest = 1,
+        .reach = 0x1.555554p-3,
     },
     {.name = NULL},
 };

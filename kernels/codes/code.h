@@ -29,7 +29,7 @@ struct qp_code_type {
     enum qplan_dtype dtype;
     enum qp_code_kind kind;
     int32_t least, most; /* codes of integers */
-    const float *book;   /* of a table: 1 << bits values */
+    const float *book;   /* of a table: 1 << bits values; the largest may be there twice */
     double largest;      /* value in scales, of floats and tables: the least is as far from 0 */
     /*
      * The largest error, in scales, of the nearest code to a value between the least and the most:
@@ -39,6 +39,7 @@ struct qp_code_type {
     uint8_t span; /* no code stands for more than 2^span scales */
     uint8_t bits;
     bool is_signed;            /* a byte of it is two's complement */
+    bool only_read;            /* no scheme makes such codes, and no device has them */
     struct qp_float_grid grid; /* of floats */
 };
 

@@ -34,8 +34,10 @@ static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tens
                                     struct qplan_error *err)
 {
     const struct qp_tensor *source = t->source;
-    struct qplan_scheme scheme = *source->scheme;
+    struct qplan_scheme scheme = *source->scheme, usual;
     scheme.scale_given = true;
+    if (qplan_scheme_default(&usual, scheme.dtype, NULL) != QPLAN_OK)
+        return refuse(plan, source, "a type of codes that is written", NULL, err);
     const char *instead =
         plan->format->fit
             ? plan->format->fit(&scheme, (enum qplan_storage)source->storage, &plan->options)
@@ -66,6 +68,8 @@ static enum qplan_status fit_tensor(struct qplan_plan *plan, struct qp_plan_tens
         t->calibrator = qp_arena_copy(&plan->arena, &recorded, 1, sizeof recorded);
     if (!t->calibrator)
         return qp_fail_memory(err, "plan", sizeof recorded);
+    if (qp_tensor_part(source, QP_NESTED))
+        return refuse(plan, source, "scales without scales of their own", NULL, err);
     if (qp_tensor_part(source, QP_INDEX))
         return refuse(plan, source, "columns in the order of their groups", NULL, err);
     if (format->rank && source->rank != format->rank)

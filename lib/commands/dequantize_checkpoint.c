@@ -388,6 +388,7 @@ static enum qplan_status take_device(struct engine *e, const struct qplan_run *r
             .scheme = *t->scheme,
             .as = qp_storage_row((enum qplan_storage)item->output.storage)->dtype};
         on_cpu |= t->scheme->bias || qp_is_of_largest(t) ||
+                  qp_code_type(t->scheme->dtype)->only_read ||
                   (qp_decode_rounds(t) && row.as != qp_decoder_dtype(t));
         const uint64_t n_bytes = qp_entry_elements(&item->output) * qp_float_bytes(row.as);
         qp_need_add(&need, &row, qp_role_bytes(t, QP_CODES) + n_bytes, t->name, t->name_len);

@@ -238,7 +238,7 @@ enum qplan_status qp_device_prove_all_rows(struct qplan_device *device, struct q
     uint32_t numbers[N_FLOATS * ROWS_OF_TYPES];
     for (const struct qp_code_type *type = qp_code_types; type->name; type++) {
         size_t n = 0, n_kept = 0;
-        for (size_t i = 0; i < N_FLOATS; i++)
+        for (size_t i = 0; !type->only_read && i < N_FLOATS; i++)
             n += rows_of_types(floats[i], type, rows + n);
         for (size_t i = 0; i < n; i++) {
             if (device->gpu->info.has_fp64 || !qp_row_needs_fp64(&rows[i]))

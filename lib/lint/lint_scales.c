@@ -48,7 +48,9 @@ static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tenso
 {
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     const struct qp_part *part = qp_tensor_part(t, QP_SCALE);
-    const uint64_t n_sets = part ? part->matrix.rows * part->matrix.cols : 0;
+    const bool has_scales =
+        part && !part->nested; /* codes are no scales that an engine multiplies by */
+    const uint64_t n_sets = has_scales ? part->matrix.rows * part->matrix.cols : 0;
     for (uint64_t set = 0; set < n_sets; set += SETS) {
         const size_t n = (size_t)qp_min_u64(SETS, n_sets - set);
         const void *stored;

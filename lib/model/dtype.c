@@ -39,6 +39,7 @@ static const struct dtype_row dtypes[QPLAN_DTYPE_COUNT] = {
     [QPLAN_F8E5M2] = {"f8e5m2", 8, true, false, 0, 0, QPLAN_STORAGE_F8_E5M2},
     [QPLAN_F4E2M1] = {"f4e2m1", 4, true, false, 0, 0, QPLAN_STORAGE_U8},
     [QPLAN_NF4] = {"nf4", 4, true, false, 0, 0, QPLAN_STORAGE_U8},
+    [QPLAN_FP4] = {"fp4", 4, true, false, 0, 0, QPLAN_STORAGE_U8},
     [QPLAN_E8M0] = {"e8m0", 8, false, false, 0, 0, QPLAN_STORAGE_U8},
 };
 

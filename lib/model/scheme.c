@@ -27,7 +27,7 @@ static bool has_scales(enum qplan_dtype dtype)
 static bool has_codes(enum qplan_dtype dtype)
 {
     const unsigned bits = qplan_dtype_bits(dtype);
-    return bits >= 2 && bits <= 8 && dtype != QPLAN_E8M0;
+    return bits >= 2 && bits <= 8 && dtype != QPLAN_E8M0 && dtype != QPLAN_FP4;
 }
 
 /* Codes of a group by default; 0: those of a channel. */

@@ -34,6 +34,7 @@
  *     MLX weight                 out,in     2..8  4     rows     no
  *     bitsandbytes 4-bit         1,all      4     1     rows     no           order {1, 0}, NF4:
  *                                                                             filling 7
+ *     ... FP4                   1,all      4     1     rows     no           order {1, 0}, codes
  *     ComfyUI 4-bit              out,in     4     1     rows     no           order {1, 0}
  *     ComfyUI block scales       out,in/16  8     1     -        -            swizzled
  *
@@ -56,6 +57,8 @@ struct qp_place {
     uint8_t filling; /* > 0: the code that fills up a line instead of zeros; bits divide the word */
     uint8_t n_order; /* > 0: the values of a word, which bits divide, are in another order */
     uint8_t order[QP_MOST_ORDER]; /* slot k of a word holds its value order[k]; never one_less */
+    const uint8_t *codes; /* not NULL: the value that each stored number stands for. Such a place,
+                           * of lines that are rows, is only read. */
 };
 
 /* Rows of values behind each other, each from a byte on: how qplan keeps codes in memory. */
@@ -89,16 +92,20 @@ struct qp_rect {
  * that are known without any value of the tensor. An index says for each column of the tensor which
  * set of its row it belongs to: in an output as the scheme has it, so it is known as well; in a
  * checkpoint of another tool in any way, and in one that is read there is an index only where that
- * is not what the scheme has.
+ * is not what the scheme has. Nested are the scales of scales, of QP_NESTED_SETS each; such a part
+ * is only read.
  */
-enum qp_role { QP_CODES, QP_SCALE, QP_ZERO, QP_BIAS, QP_FACTOR, QP_CONSTANT, QP_INDEX };
+#define QP_NESTED_SETS 256
+
+enum qp_role { QP_CODES, QP_SCALE, QP_ZERO, QP_BIAS, QP_FACTOR, QP_CONSTANT, QP_INDEX, QP_NESTED };
 
 struct qp_part {
     enum qp_role role;
     bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
     bool divides;    /* of a factor: scales are divided by it, not multiplied */
     bool of_powers;  /* of scales: each must be a power of two */
-    bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
+    const uint8_t *nested; /* of scales that have scales: the f32 of each of 256 codes; else NULL */
+    bool is_text; /* of a constant: JSON, of which other tools say the same in other words */
     const struct qp_place *place; /* of a constant NULL */
     struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */
     uint64_t each; /* > 0: so many rows of the matrix, in whole words, are stored as one by itself,
@@ -109,7 +116,7 @@ struct qp_part {
 
 /* Parts that a tensor of any layout has at the most; and besides these, where another tool made it,
  * constants for the inputs of its layer. */
-#define QP_MOST_PARTS  4
+#define QP_MOST_PARTS  6
 #define QP_MOST_INPUTS 3
 
 /*
@@ -136,6 +143,7 @@ struct qp_tensor {
     bool has_dtype;                    /* the type of the weights is stored for decoders */
     bool is_flat;                      /* its groups go on from row to row, over all elements */
     float factor;                      /* of a quantized one that was read and has a factor */
+    float offset;                      /* that is added to scales which have scales */
     const struct qplan_entry *entry;   /* the stored tensor of a plain one; of others the codes */
     const struct qplan_scheme *scheme; /* with its axis resolved; NULL = a plain tensor */
     const char *calibrate;             /* the method that chose the parameters; NULL =

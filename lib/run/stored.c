@@ -31,6 +31,9 @@ static bool may_be_negative(const struct qp_tensor *tensor)
     const bool is_known = qp_calibrator_recorded(tensor->calibrate, &calibrator);
     if (tensor->scheme->bias)
         return !is_known || calibrator.codes;
+    if (qp_tensor_part(tensor, QP_SCALE)
+            ->nested) /* what is added may be less than a scale is off */
+        return true;
     if (qplan_dtype_bits(tensor->scheme->scale_dtype) <= 8) /* these are numbers without a sign */
         return false;
     return is_known && calibrator.either_sign && !tensor->scheme->asymmetric &&
@@ -103,6 +106,50 @@ static enum qplan_status check_powers(const struct qp_source *source, const stru
                    found);
 }
 
+/*
+ * Scales that have scales, as decoders compute them, in f32: the value of the code times its scale,
+ * and then the offset. n are of one of these scales.
+ */
+static enum qplan_status read_nested(const struct qp_source *source, const struct qp_tensor *tensor,
+                                     const struct qp_work_kernels *work, uint64_t set, size_t n,
+                                     const uint8_t *codes, void *scale, struct qplan_error *err)
+{
+    const struct qp_part *part = qp_tensor_part(tensor, QP_NESTED);
+    const struct qp_work_kernels *f32 = qp_source_kernels(QPLAN_F32, QPLAN_ISA_BEST)->work;
+    char room[QP_PART_ROOM(1, sizeof(float))], subject[512], shown[QP_F64_TEXT];
+    float values[QP_NESTED_SETS], of_scales, found[QP_NESTED_SETS];
+    const void *stored;
+    QP_TRY(qp_part_get(source, part, set / QP_NESTED_SETS, 1, QPLAN_ISA_BEST, room, &stored, NULL,
+                       err));
+    f32->load(QPLAN_F32, 1, stored, &of_scales);
+    f32->load(QPLAN_F32, QP_NESTED_SETS, qp_tensor_part(tensor, QP_SCALE)->nested, values);
+    if (!(of_scales >= 0 && of_scales <= FLT_MAX)) {
+        qp_format_f64(shown, (double)of_scales);
+        return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, source, part),
+                       "bad scale %" PRIu64 ": expected a finite number not below 0, found %s",
+                       set / QP_NESTED_SETS, shown);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float product = values[codes[i]] * of_scales;
+        found[i] = product + tensor->offset;
+    }
+    work->load(QPLAN_F32, n, found, scale);
+    return QPLAN_OK;
+}
+
+static enum qplan_status load_nested(const struct qp_source *source, const struct qp_tensor *tensor,
+                                     const struct qp_work_kernels *work, uint64_t set, size_t n,
+                                     const uint8_t *codes, void *scale, struct qplan_error *err)
+{
+    for (size_t at = 0, part; at < n; at += part) {
+        const uint64_t left = QP_NESTED_SETS - (set + at) % QP_NESTED_SETS;
+        part = (size_t)qp_min_u64(left, n - at);
+        QP_TRY(read_nested(source, tensor, work, set + at, part, codes + at,
+                           (char *)scale + at * work->work_bytes, err));
+    }
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp_tensor *tensor,
                                  const struct qp_work_kernels *work, uint64_t set, size_t n,
                                  const struct qp_param_window *window, struct qplan_error *err)
@@ -117,7 +164,10 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
     if (bad_fill > 0 && tensor->calibrate) /* other tools may fill tiles as they like */
         return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, source, part),
                        "bad scales: spare bits must be 0");
-    qp_load_scales(work, &rule, n, stored, window->scale);
+    if (part->nested)
+        QP_TRY(load_nested(source, tensor, work, set, n, stored, window->scale, err));
+    else
+        qp_load_scales(work, &rule, n, stored, window->scale);
     if (are_above_0(work, window->scale, n))
         return part->of_powers ? check_powers(source, part, work, window->scale, set, n, err)
                                : QPLAN_OK;

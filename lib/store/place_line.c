@@ -271,6 +271,8 @@ void qp_line_unpack(const struct qp_place *place, const struct qp_code_kernels *
             stream = plain;
         }
         unpack_stream(place, kernels, stream, n_bytes, at % word_bits, part, values);
+        for (size_t i = 0; place->codes && i < part; i++)
+            values[i] = place->codes[values[i]];
         values += part;
         at = next;
     }

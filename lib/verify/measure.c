@@ -281,7 +281,8 @@ static enum qplan_status take_device(struct engine *e, size_t n, const struct qp
         return QPLAN_OK;
     for (size_t i = 0; i < n; i++) {
         const struct qp_tensor *t = e->pairs[i].file;
-        if (t->scheme && (qp_decode_rounds(t) || t->scheme->bias))
+        if (t->scheme &&
+            (qp_decode_rounds(t) || t->scheme->bias || qp_code_type(t->scheme->dtype)->only_read))
             return QPLAN_OK; /* devices judge values before they are rounded, or biased */
     }
     add_needs(&need, e->pairs, n);

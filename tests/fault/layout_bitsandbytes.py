@@ -3,8 +3,10 @@
 scales of groups that go on from row to row, the values of the codes, and JSON.
 """
 
+import functools
 import json
 import math
+import pathlib
 import re
 import struct
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from layout_folder import CONFIG, Stored, both, drop_config, edit_text, set_conf
 from layout_qplan import ALL, BAD_SCALES, HONEST, ONLY_PROOF, OTHER_SOURCE, Fault, clean, word
 
 REST = {"llm_int8_skip_modules": ["lm_head"], "llm_int8_threshold": 6.0}
-STATE = ".quant_state.bitsandbytes__nf4"
+STATE = ".quant_state.bitsandbytes__"
 DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -31,6 +33,20 @@ class Narrow(Stored):
 class Flat(Stored):
     bits: int = 4
     values: str = "NF4"
+    nested: bool = False                # scales have scales
+
+
+GOLDEN = pathlib.Path(__file__).parent.parent.parent / "testdata/bitsandbytes/nf4-double/encoded"
+NESTED = {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 1.5}
+
+
+@functools.cache
+def nested_map():
+    """The values of codes of scales, as the library stores them."""
+    data = (GOLDEN / "model.safetensors").read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    found = next(entry for name, entry in json.loads(data[8:begin]).items() if name.endswith(".nested_quant_map"))
+    return data[begin:][slice(*found["data_offsets"])]
 
 
 class File(layout_folder.FolderFile):
@@ -42,25 +58,45 @@ class File(layout_folder.FolderFile):
     def parts(self):
         ends = {"codes": ".weight", "scale": ".SCB", "order": ".weight_format"}
         if self.scheme.values:
-            ends = {"codes": ".weight", "scale": ".weight.absmax", "map": ".weight.quant_map",
-                    "state": ".weight" + STATE}
+            nested = {"nested": ".weight.nested_absmax", "nested_map": ".weight.nested_quant_map"}
+            ends = {**nested, "codes": ".weight", "scale": ".weight.absmax", "map": ".weight.quant_map",
+                    "state": ".weight" + STATE + self.scheme.values.lower()}
         return {role: self.stem + end for role, end in ends.items() if self.stem + end in self.tensors}
 
     def state(self):
         """What the JSON says."""
-        return {"quant_type": "nf4", "blocksize": self.scheme.grain[1],
-                "dtype": DTYPES[self.dtype], "shape": list(self.dims)}
+        return {"quant_type": self.scheme.values.lower(), "blocksize": self.scheme.grain[1],
+                "dtype": DTYPES[self.dtype], "shape": list(self.dims),
+                **(NESTED if self.scheme.nested else {})}
+
+    def stored_scales(self, name, params):
+        """Scales as numbers, or as codes of the largest value of a map that is enough."""
+        scales = [s for s, _ in params]
+        if not self.scheme.nested:
+            return {name + ".absmax": ("F32", (len(scales),), model.encode("F32", scales))}, params
+        values = model.decode("F32", nested_map())
+        made = {model.nearest(model.nearest(v * 16, "F32") + Fraction(3, 2), "F32"): c
+                for c, v in enumerate(values)}
+        found = [min(m for m in made if m >= s) for s in scales]
+        return {name + ".absmax": ("U8", (len(scales),), bytes(made[m] for m in found)),
+                name + ".nested_absmax": ("F32", (1,), model.encode("F32", [16])),
+                name + ".nested_quant_map": ("F32", (256,), nested_map())}, [(m, 0) for m in found]
 
     def stored_flat(self, name, scheme, dtype, dims, raw):
         n = math.prod(dims)
-        codes, params, *_ = model.coded(dtype, (1, n), raw, scheme)
-        pairs = [*codes, 7][:n + n % 2]
+        _, params, *_ = model.coded(dtype, (1, n), raw, scheme)
+        scales, params = self.stored_scales(name, params)
+        work = "F64" if dtype == "F64" else "F32"
+        codes = [model.code(v, *params[i // scheme.grain[1]], scheme, work)
+                 for i, v in enumerate(model.decode(dtype, raw))]
+        pairs = [*codes, 7 if scheme.values == "NF4" else 0][:n + n % 2]
+        book = model.NF4 if scheme.values == "NF4" else [v / 12 for v in model.FP4]
         state = json.dumps(self.state()).encode()
         return {name: ("U8", (len(pairs) // 2, 1),
                        bytes(a << 4 | b for a, b in zip(pairs[::2], pairs[1::2]))),
-                name + ".absmax": ("F32", (len(params),), model.encode("F32", [s for s, _ in params])),
-                name + ".quant_map": ("F32", (16,), struct.pack("<16f", *model.NF4)),
-                name + STATE: ("U8", (len(state),), state)}
+                **scales,
+                name + ".quant_map": ("F32", (16,), struct.pack("<16f", *book)),
+                name + STATE + scheme.values.lower(): ("U8", (len(state),), state)}
 
     def stored(self, name, scheme, dtype, dims, raw):
         """Codes are made by steps, which are what the library makes of the stored values."""
@@ -87,11 +123,16 @@ class File(layout_folder.FolderFile):
 class Layout(layout_folder.Layout):
     name, method, base, file = "bitsandbytes", "bitsandbytes", "int8", File
     need_layout_2 = ("nf4",)
-    with_wrong_parts = spoiled = ("int8", "int8-other", "nf4", "nf4-other")
+    with_wrong_parts = ("int8", "int8-other", "nf4", "nf4-other", "fp4-other",
+                        "double-other")
+    valued = "int8", "int8-other", "no-order-other", "nf4", "nf4-other", "nf4-small", "fp4-other"
+    spoiled = ("int8", "int8-other", "nf4", "nf4-other")
     orphans = "l.1.w.SCB", "l.1.w.weight_format"
     schemes = {**dict(both(Narrow, int8={})),
                "no-order-other": Narrow(recorded=False, has_order=False),
-               **dict(both(Flat, nf4={"grain": ("g", 64)}, nf4_small={"grain": ("g", 32)}))}
+               **dict(both(Flat, nf4={"grain": ("g", 64)}, nf4_small={"grain": ("g", 32)})),
+               "double-other": Flat(recorded=False, nested=True, grain=("g", 32)),
+               "fp4-other": Flat(recorded=False, values="FP4", grain=("g", 64))}
 
     @staticmethod
     def set_code(file, row, col, value):
@@ -117,7 +158,7 @@ class Layout(layout_folder.Layout):
     @staticmethod
     def dtypes(scheme):
         """The type of a weight of 4 bits is stored, and is never F64."""
-        return ("F32", "F16", "BF16") if "nf4" in scheme else layout_folder.Layout.dtypes(scheme)
+        return ("F32", "F16", "BF16") if scheme[:3] in ("nf4", "fp4", "dou") else layout_folder.Layout.dtypes(scheme)
 
     @staticmethod
     def bad_zeros(scheme):
@@ -167,6 +208,8 @@ class Layout(layout_folder.Layout):
                 yield self.start_as(scheme, fault)
         for fault in self.claims_of_others():
             yield self.start_as("nf4-other", fault)
+        for fault in self.claims_of_nested():
+            yield self.start_as("double-other", fault)
 
     def claims_of_states(self):
         """The JSON of weights of 4 bits."""
@@ -206,6 +249,38 @@ class Layout(layout_folder.Layout):
         for name, made in texts.items():
             yield Fault(f"Q3-state-{name}", text(made), (words(re.escape(self.file.stem)),))
 
+    def claims_of_nested(self):
+        """Scales of scales: the JSON, their values, and what they give."""
+        def member(key, value):
+            def spoil(file):
+                said = json.loads(file.tensors[file.parts["state"]][2])
+                said.pop(key) if value is None else said.update({key: value})
+                raw = json.dumps(said).encode()
+                file.tensors[file.parts["state"]] = ("U8", (len(raw),), raw)
+            return spoil
+
+        def literal(text):
+            def spoil(file):
+                raw = file.tensors[file.parts["state"]][2].replace(b"1.5", text)
+                file.tensors[file.parts["state"]] = ("U8", (len(raw),), raw)
+            return spoil
+
+        for key, values in {"nested_blocksize": (None, 0, 255, 512, "256", 256.0),
+                            "nested_dtype": (None, "float16", "bfloat16", "", 1),
+                            "nested_offset": (None, "1.5", [1.5], True, {})}.items():
+            for i, value in enumerate(values):
+                yield Fault(f"Q3-{key}-{i}", member(key, value), (tensor("l.0.w.weight" + STATE + "nf4"), key))
+        for text in (b"NaN", b"Infinity", b"-Infinity", b"1e39", b"-1e39", b"1e999", b"1." + b"0" * 90, b"01.5",
+                     b"0x1", b"1.5.5"):
+            yield Fault(f"Q3-offset-{text.decode()[:9]}", literal(text), (tensor("l.0.w.weight" + STATE + "nf4"),))
+        for name, value in {"nan": math.nan, "inf": math.inf, "minus": -1.0}.items():
+            yield Fault(f"Q8-nested-{name}", lambda f, v=value: f.set_bytes(f.parts["nested"], 0, struct.pack("<f", v)),
+                        (tensor("l.0.w.weight.nested_absmax"), words("bad scale")))
+        yield Fault("Q8-nested-huge", lambda f: f.set_bytes(f.parts["nested"], 0, struct.pack("<f", 1e30)), (),
+                    ONLY_PROOF)
+        yield Fault("Q3-nested-map", lambda f: f.set_bytes(f.parts["nested_map"], 8, b"\1"),
+                    (tensor("l.0.w.weight.nested_quant_map"), words("values")))
+
     def claims_of_values(self):
         """What the values of codes are, and what fills up the last byte."""
         def set_map(file):
@@ -237,8 +312,8 @@ class Layout(layout_folder.Layout):
                         (words("quant_state"),))
         yield Fault("Q2-state-second", put("l.0.w.weight.quant_state.bitsandbytes__fp4", "state"),
                     (words("l.0.w.weight.quant_state"),))
-        yield Fault("Q2-state-stray", put("l.1.w.weight" + STATE, "state"),
-                    (tensor("l.1.w.weight" + STATE), words("codes are not in the checkpoint")))
+        yield Fault("Q2-state-stray", put("l.1.w.weight" + STATE + "nf4", "state"),
+                    (tensor("l.1.w.weight" + STATE + "nf4"), words("codes are not in the checkpoint")))
         for end in ("absmax", "quant_map", "nested_absmax", "nested_quant_map"):
             yield Fault(f"Q12-orphan-{end}", put(f"l.1.w.weight.{end}"),
                         (tensor(f"l.1.w.weight.{end}"), words("quant_state is not in the checkpoint")))

@@ -35,12 +35,19 @@ NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.
        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
        0.7229568362236023, 1.0)
 
+FP4 = (0, 0.0625, 8, 12, 4, 6, 2, 3, 0, -0.0625, -8, -12, -4, -6, -2, -3)     # of bitsandbytes, twelfths
+
+
+def in_f32(value):
+    return Fraction(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
 # Codes that are no integers: how they are stored, and what each stands for in scales.
 VALUES = {"F8E4M3": ("F8_E4M3", small_floats(4, 3, 0x7e)),
           "F8E5M2": ("F8_E5M2", small_floats(5, 2, 0x7b)),
           "F4E2M1": ("U8", small_floats(2, 1, 0x7)),
-          "NF4": ("U8", {c: Fraction(struct.unpack("<f", struct.pack("<f", v))[0])
-                         for c, v in enumerate(NF4)})}
+          "NF4": ("U8", {c: in_f32(v) for c, v in enumerate(NF4)}),
+          "FP4": ("U8", {c: in_f32(v / 12) for c, v in enumerate(FP4) if c != 8})}
 
 
 def largest(dtype):
@@ -256,6 +263,8 @@ def nearest_value(x, s, scheme, work):
     if scheme.values == "NF4":
         return sum(nearest(x / s, work) > nearest((found[c] + found[c + 1]) / 2, work)
                    for c in range(len(found) - 1))
+    if scheme.values == "FP4":
+        return min(found, key=lambda c: (abs(found[c] - nearest(x / s, work)), found[c]))
     t, sign = nearest(x / s, work), len(bin(scheme.codes()[0])) - 3
     size = min((c for c in found if not c >> sign), key=lambda c: (abs(found[c] - abs(t)), c % 2))
     return size | (x < 0) << sign

@@ -41,4 +41,7 @@ def make(source, model, out, **how):
 MAKE_4BIT = functools.partial(make, load_in_4bit=True)
 TOOLS = {"save_pretrained": (make, ("llama", "tied", "biased", "phi3", "bert", "mixtral")),
          "save_pretrained nf4": (functools.partial(MAKE_4BIT, bnb_4bit_quant_type="nf4"),
-                                 ("llama", "tied", "biased", "phi3", "bert", "mixtral"))}
+                                 ("llama", "tied", "biased", "phi3", "bert", "mixtral")),
+         "save_pretrained double": (functools.partial(MAKE_4BIT, bnb_4bit_quant_type="nf4",
+                                                      bnb_4bit_use_double_quant=True), ("llama", "tied")),
+         "save_pretrained fp4": (functools.partial(MAKE_4BIT, bnb_4bit_quant_type="fp4"), ("llama", "tied"))}

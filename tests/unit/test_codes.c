@@ -69,14 +69,17 @@ static struct qp_code_rule rule_of_all(const struct qp_code_type *type)
         .type = type, .kind = type->kind, .q_min = type->least, .q_max = type->most};
 }
 
-/* The codes of a type that are numbers; -0 is not one besides 0. Returns how many there are. */
+/* The codes of a type that are numbers of their own: no -0 besides 0, and nothing twice. Returns
+ * how many there are. */
 static size_t codes_of(const struct qp_code_type *type, uint8_t codes[256])
 {
     const struct qp_float_grid *grid = &type->grid;
     size_t n = 0;
     for (unsigned code = 0; code < 1u << type->bits; code++) {
-        const bool is_number = (code & (grid->sign - 1u)) <= grid->top && code != grid->sign;
-        if (type->kind != QP_CODES_FLOAT || is_number)
+        const bool is_float = (code & (grid->sign - 1u)) <= grid->top && code != grid->sign;
+        const bool is_again =
+            type->kind == QP_CODES_BOOK && code > 0 && type->book[code] == type->book[code - 1];
+        if ((type->kind != QP_CODES_FLOAT || is_float) && !is_again)
             codes[n++] = (uint8_t)(type->least + (int32_t)code);
     }
     return n;
