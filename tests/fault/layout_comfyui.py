@@ -12,7 +12,7 @@ from layout_folder import PLAIN, Stored, both
 from layout_qplan import ALL, HONEST, OTHER_SOURCE, Fault, clean, word
 
 def mark_of(format):
-    return b'{"format":"%s"}' % format.encode()
+    return b'{"format": "%s"}' % format.encode()
 
 
 MARK = mark_of("int8_tensorwise")
