@@ -306,6 +306,7 @@ const struct qp_format qp_format_comfyui = {
     .scheme = "fp8:t",
     .is_file = true,
     .select = "linear",
+    .recipe = "reference:comfy-kitchen",
     .keeps = keeps,
     .rank = 2,
     .n_variants = 1,
