@@ -30,17 +30,18 @@ static float inverse_of(const struct qp_calibration *c, float scale)
     return qp_recipe_round_one(c, 1 / scale);
 }
 
-static float fp8_scale(const struct qp_calibration *c, float most)
+static float fp8_scale(const struct qp_calibration *c, float part)
 {
-    const float scale = qp_recipe_round_one(c, most / (float)c->rule->type->largest);
-    return isinf(inverse_of(c, scale)) ? NAN : scale;
+    return isinf(inverse_of(c, part)) ? NAN : part;
 }
 
 static size_t fp8_finish(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
                          void *scale, int32_t *zero)
 {
     (void)pass;
-    return qp_recipe_scales(c, n, state, scale, zero, fp8_scale);
+    qp_recipe_parts(c, n, state, (float)c->rule->type->largest, scale);
+    qp_recipe_round_all(c, n, scale);
+    return qp_recipe_scales(c, n, scale, zero, fp8_scale);
 }
 
 static void fp8_encode(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x,
@@ -56,17 +57,18 @@ static void fp8_encode(const struct qp_recipe_codes *to, const struct qp_recipe_
     qp_recipe_floats(to->c->rule, run->n, x, codes);
 }
 
-static float int8_scale(const struct qp_calibration *c, float most)
+static float int8_scale(const struct qp_calibration *c, float part)
 {
-    const float scale = most / (float)c->rule->q_max;
-    return scale > 1e-30f ? scale : 1e-30f;
+    (void)c;
+    return part > 1e-30f ? part : 1e-30f;
 }
 
 static size_t int8_finish(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
                           void *scale, int32_t *zero)
 {
     (void)pass;
-    return qp_recipe_scales(c, n, state, scale, zero, int8_scale);
+    qp_recipe_parts(c, n, state, (float)c->rule->q_max, scale);
+    return qp_recipe_scales(c, n, scale, zero, int8_scale);
 }
 
 static void int8_encode(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x,
@@ -95,9 +97,9 @@ static float nvfp4_factor(enum qplan_dtype dtype, float most)
     return qp_recipe_round_one(&c, most / (6 * QP_F8E4M3_MOST));
 }
 
-static float nvfp4_scale(const struct qp_calibration *c, float most)
+static float nvfp4_scale(const struct qp_calibration *c, float part)
 {
-    return qp_widen_f8e4m3(qp_narrow_f8e4m3(most / 6 / c->rule->factor));
+    return qp_widen_f8e4m3(qp_narrow_f8e4m3(part / c->rule->factor));
 }
 
 #define LEAST_POWER 0x1p-127f
@@ -118,7 +120,8 @@ static size_t blocks_finish(const struct qp_calibration *c, unsigned pass, size_
 {
     const bool is_nvfp4 = c->rule->scale_dtype == QPLAN_F8E4M3;
     (void)pass;
-    return qp_recipe_scales(c, n, state, scale, zero, is_nvfp4 ? nvfp4_scale : mxfp8_scale);
+    qp_recipe_parts(c, n, state, is_nvfp4 ? (float)c->rule->type->largest : 1, scale);
+    return qp_recipe_scales(c, n, scale, zero, is_nvfp4 ? nvfp4_scale : mxfp8_scale);
 }
 
 /* Where the tool divides by nothing, codes are 0 whatever the sign of a value is. */

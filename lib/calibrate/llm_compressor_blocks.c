@@ -35,10 +35,9 @@ static float factor(enum qplan_dtype dtype, float most)
     return isinf(divisor) ? 1 : divisor;
 }
 
-static float nvfp4_scale(const struct qp_calibration *c, float most)
+static float nvfp4_scale(const struct qp_calibration *c, float part)
 {
-    const float scale =
-        qp_widen_f8e4m3(qp_narrow_f8e4m3(c->rule->factor * qp_recipe_round_one(c, most / 6)));
+    const float scale = qp_widen_f8e4m3(qp_narrow_f8e4m3(c->rule->factor * part));
     return scale == 0 ? 0.125f : scale;
 }
 
@@ -59,11 +58,12 @@ static float mx_scale(const struct qp_calibration *c, float most)
 {
     const float power = power_of(c->kernels->dtype, most);
     const float largest = c->rule->type->bits == 4 ? 4 : 256; /* the power in the largest code */
-    const float scale = power / largest;
+    const float least = c->kernels->dtype == QPLAN_F16 ? 0x1p-24f : 0x1p-127f;
     if (isinf(power))
         return NAN;
-    const float kept = qp_recipe_round_one(c, scale > 0x1p-127f ? scale : 0x1p-127f);
-    return kept == 0 ? 1 : kept;
+    if (power / largest >= least)
+        return power / largest;
+    return c->kernels->dtype == QPLAN_F16 ? 1 : least;
 }
 
 static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
@@ -71,7 +71,10 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 {
     const bool is_nvfp4 = c->rule->scale_dtype == QPLAN_F8E4M3;
     (void)pass;
-    return qp_recipe_scales(c, n, state, scale, zero, is_nvfp4 ? nvfp4_scale : mx_scale);
+    qp_recipe_parts(c, n, state, is_nvfp4 ? 6 : 1, scale);
+    if (is_nvfp4)
+        qp_recipe_round_all(c, n, scale);
+    return qp_recipe_scales(c, n, scale, zero, is_nvfp4 ? nvfp4_scale : mx_scale);
 }
 
 /* ---- Codes -------------------------------------------------------------------------------------

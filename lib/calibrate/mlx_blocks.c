@@ -20,17 +20,17 @@
 /* ---- Parameters --------------------------------------------------------------------------------
  */
 
-static float nvfp4_scale(const struct qp_calibration *c, float most)
+static float nvfp4_scale(const struct qp_calibration *c, float part)
 {
-    const float part = qp_recipe_round_one(c, most / (float)c->rule->type->largest);
+    (void)c;
     return qp_widen_f8e4m3(qp_narrow_f8e4m3(part));
 }
 
-static float mx_scale(const struct qp_calibration *c, float most)
+static float mx_scale(const struct qp_calibration *c, float part)
 {
-    const float part = qp_recipe_round_one(c, most / (float)c->rule->type->largest);
     int exponent;
     const bool is_power = frexpf(part, &exponent) == 0.5f;
+    (void)c;
     if (part == 0)
         return 1;
     return exponent - is_power < -127 ? NAN : ldexpf(1, exponent - is_power);
@@ -41,7 +41,9 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 {
     const bool is_nvfp4 = c->rule->scale_dtype == QPLAN_F8E4M3;
     (void)pass;
-    return qp_recipe_scales(c, n, state, scale, zero, is_nvfp4 ? nvfp4_scale : mx_scale);
+    qp_recipe_parts(c, n, state, (float)c->rule->type->largest, scale);
+    qp_recipe_round_all(c, n, scale);
+    return qp_recipe_scales(c, n, scale, zero, is_nvfp4 ? nvfp4_scale : mx_scale);
 }
 
 /* ---- Codes -------------------------------------------------------------------------------------
@@ -49,7 +51,10 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 
 #define SIZES 8 /* of codes of 4 bits */
 
-/* Of a quotient beyond the largest size: the first with the least difference in f32. */
+/* Up to this the differences from all sizes are exact, or at least not equal. */
+#define FAR 0x1p20f
+
+/* Of a quotient beyond that: the first with the least difference in f32. */
 static unsigned far_code(float size)
 {
     static const float sizes[SIZES] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
@@ -63,16 +68,24 @@ static unsigned far_code(float size)
  * Between two sizes both differences are exact where they are nearly equal, so that a quotient up
  * to the largest size has the nearest one, or the smaller of two.
  */
+static uint8_t near_code(float size)
+{
+    return (uint8_t)((size > 0.25f) + (size > 0.75f) + (size > 1.25f) + (size > 1.75f) +
+                     (size > 2.5f) + (size > 3.5f) + (size > 5));
+}
+
 static void small_codes(uint8_t sign, size_t n, const float *t, uint8_t *codes)
 {
-    static const float limits[SIZES - 1] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
+    unsigned n_far = 0;
     for (size_t i = 0; i < n; i++) {
-        const float size = fabsf(t[i]);
-        unsigned code = 0;
-        for (size_t k = 0; k < SIZES - 1; k++)
-            code += size > limits[k];
-        if (!(size <= 6)) /* also where the scale is 0 */
-            code = far_code(size);
+        const uint8_t code = near_code(fabsf(t[i]));
+        codes[i] = (uint8_t)(code | (t[i] < -0.25f ? sign : 0));
+        n_far += fabsf(t[i]) <= FAR ? 0u : 1u;
+    }
+    for (size_t i = 0; n_far > 0 && i < n; i++) { /* also where the scale is 0 */
+        if (fabsf(t[i]) <= FAR)
+            continue;
+        const unsigned code = far_code(fabsf(t[i]));
         codes[i] = (uint8_t)(code | (code > 0 && t[i] < 0 ? sign : 0u));
     }
 }

@@ -22,19 +22,20 @@ static float factor(enum qplan_dtype dtype, float most)
     return found * LEAST_SCALE > 0 ? found : 0;
 }
 
-static float scale_of(const struct qp_calibration *c, float most)
+static float scale_of(const struct qp_calibration *c, float part)
 {
-    const float scale = most / (6 * c->rule->factor);
-    if (scale == 0)
+    (void)c;
+    if (part == 0)
         return 1;
-    return qp_widen_f8e4m3(qp_narrow_f8e4m3(scale > LEAST_SCALE ? scale : LEAST_SCALE));
+    return qp_widen_f8e4m3(qp_narrow_f8e4m3(part > LEAST_SCALE ? part : LEAST_SCALE));
 }
 
 static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
                      void *scale, int32_t *zero)
 {
     (void)pass;
-    return qp_recipe_scales(c, n, state, scale, zero, scale_of);
+    qp_recipe_parts(c, n, state, 6 * c->rule->factor, scale);
+    return qp_recipe_scales(c, n, scale, zero, scale_of);
 }
 
 static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *t,

@@ -81,28 +81,42 @@ void qp_recipe_make_codes(const struct qp_recipe_codes *to, const struct qp_tile
 /* ---- Scales and codes --------------------------------------------------------------------------
  */
 
-size_t qp_recipe_scales(const struct qp_calibration *c, size_t n, void *state, void *scale,
-                        int32_t *zero,
-                        float (*scale_of)(const struct qp_calibration *c, float most))
+void qp_recipe_parts(const struct qp_calibration *c, size_t n, void *state, float divisor,
+                     float *parts)
 {
     const float *lo = state, *hi = qp_ranges_most(c, state, n);
-    float *s = scale;
+    for (size_t i = 0; i < n; i++)
+        parts[i] = (-lo[i] > hi[i] ? -lo[i] : hi[i]) / divisor;
+}
+
+void qp_recipe_round_all(const struct qp_calibration *c, size_t n, float *x)
+{
+    for (size_t at = 0; at < n; at += QP_RECIPE_RUN)
+        qp_recipe_round(c, c->kernels->dtype, n - at < QP_RECIPE_RUN ? n - at : QP_RECIPE_RUN,
+                        x + at);
+}
+
+size_t qp_recipe_scales(const struct qp_calibration *c, size_t n, float *scale, int32_t *zero,
+                        float (*scale_of)(const struct qp_calibration *c, float part))
+{
     for (size_t i = 0; i < n; i++) {
-        s[i] = scale_of(c, -lo[i] > hi[i] ? -lo[i] : hi[i]);
-        if (isnan(s[i]))
+        scale[i] = scale_of(c, scale[i]);
+        if (isnan(scale[i]))
             return i;
         zero[i] = 0;
     }
     return n;
 }
 
+/* Sets may be short, so that a division for each would be felt. */
 void qp_recipe_divide(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x)
 {
-    for (size_t i = 0, end; i < run->n; i = end) {
-        const float stored = to->scale[run->first + qp_recipe_set(run, i, &end)];
-        const float scale = qp_with_factor(to->c->rule, stored);
-        for (size_t k = i; k < end; k++)
-            x[k] /= scale;
+    size_t end, set = run->first + qp_recipe_set(run, 0, &end);
+    for (size_t i = 0; i < run->n; set++) {
+        const float scale = qp_with_factor(to->c->rule, to->scale[set]);
+        for (; i < end; i++)
+            x[i] /= scale;
+        end = run->n - i > run->width ? i + run->width : run->n;
     }
 }
 

@@ -59,14 +59,19 @@ static inline float qp_recipe_round_one(const struct qp_calibration *c, float x)
     return x;
 }
 
+/* Of n sets with these ranges the largest size of a value, over a divisor. */
+void qp_recipe_parts(const struct qp_calibration *c, size_t n, void *state, float divisor,
+                     float *parts);
+
+/* Rounds any number of values to the type of the weights. */
+void qp_recipe_round_all(const struct qp_calibration *c, size_t n, float *x);
+
 /*
- * Ends a pass over ranges where the scale of a set follows from its largest size of a value, and
- * leaves zero points at 0. scale_of gives NaN if the tool's scale cannot be decoded; returns the
- * first such set, or n.
+ * Makes scales of n parts, in their place, and leaves zero points at 0. scale_of gives NaN if the
+ * tool's scale cannot be decoded; returns the first such set, or n.
  */
-size_t qp_recipe_scales(const struct qp_calibration *c, size_t n, void *state, void *scale,
-                        int32_t *zero,
-                        float (*scale_of)(const struct qp_calibration *c, float most));
+size_t qp_recipe_scales(const struct qp_calibration *c, size_t n, float *scale, int32_t *zero,
+                        float (*scale_of)(const struct qp_calibration *c, float part));
 
 /* Divides each value by the scale of its set, which is the stored one with the factor. */
 void qp_recipe_divide(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x);
