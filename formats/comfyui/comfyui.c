@@ -2,8 +2,8 @@
  * comfyui.c - the layout of quantized files that ComfyUI loads: one file, without a config.json.
  *
  * A weight L.weight is its codes under that name, L.weight_scale, and L.comfy_quant, bytes of JSON
- * that name the format of the layer: {"format":"float8_e4m3fn"}. A scale is for the tensor, with no
- * axis, or, of integers, for each row, [rows, 1].
+ * that name the format of the layer: {"format": "float8_e4m3fn"}. A scale is for the tensor, with
+ * no axis, or, of integers, for each row, [rows, 1].
  *
  * Of nvfp4 and mxfp8 scales are bytes for blocks of a row, swizzled in whole tiles as GPUs read
  * them; nvfp4 has two codes in a byte, the first in its high half, and L.weight_scale_2, the factor
@@ -38,7 +38,7 @@ static const struct kind {
     const char *format;
     const char *mark;
 } kinds[] = {
-#define NAMED(name) name, "{\"format\":\"" name "\"}"
+#define NAMED(name) name, "{\"format\": \"" name "\"}"
 #define F32_SCALES                                                                                 \
     {                                                                                              \
         QPLAN_STORAGE_F32, QPLAN_STORAGE_F32                                                       \
@@ -318,6 +318,7 @@ const struct qp_format qp_format_comfyui = {
     .scheme = "fp8:t",
     .is_file = true,
     .select = "linear",
+    .recipe = "reference:comfy-kitchen",
     .keeps = keeps,
     .rank = 2,
     .inputs = inputs,

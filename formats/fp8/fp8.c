@@ -221,6 +221,7 @@ const struct qp_format qp_format_fp8 = {
     .scheme = "fp8:b128x128",
     .is_folder = true,
     .select = "linear",
+    .recipe = "reference:transformers",
     .rank = 2,
     .inputs = inputs,
     .n_variants = 1,

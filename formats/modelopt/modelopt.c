@@ -256,6 +256,7 @@ const struct qp_format qp_format_modelopt = {
     .scheme = "nvfp4",
     .is_folder = true,
     .select = "linear",
+    .recipe = "reference:modelopt",
     .rank = 2,
     .has_shared_factors = true,
     .has_one_scheme = true,

@@ -20,15 +20,6 @@
 #include "kernels/codes/book.h"
 #include "kernels/codes/linear.h"
 
-/* Rounds values to f16. */
-static void round_all(const struct qp_calibration *c, size_t n, float *x)
-{
-    const struct qp_work_kernels *work = c->kernels->work;
-    uint16_t narrow[QP_RECIPE_RUN];
-    work->store(QPLAN_F16, n, x, narrow);
-    work->load(QPLAN_F16, n, narrow, x);
-}
-
 /* ---- Parameters --------------------------------------------------------------------------------
  */
 
@@ -69,7 +60,8 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
         most[i] = -lo[i] > hi[i] ? -lo[i] : hi[i];
         if (most[i] >= qp_recipe_infinite(QPLAN_F16))
             return i;
-        round_all(c, 1, &most[i]); /* rounding keeps the order: it is the largest one still */
+        /* Rounding keeps the order: it is the largest one still. */
+        qp_recipe_round(c, QPLAN_F16, 1, &most[i]);
         zero[i] = 0;
     }
     return n;
@@ -82,7 +74,7 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
                    uint8_t *codes)
 {
     const float limit = (float)to->c->rule->q_max;
-    round_all(to->c, run->n, x);
+    qp_recipe_round(to->c, QPLAN_F16, run->n, x);
     for (size_t i = 0, end; i < run->n; i = end) {
         const float most = to->scale[run->first + qp_recipe_set(run, i, &end)];
         const float factor = most > 0 ? 1 / most * limit : 0;
@@ -115,11 +107,15 @@ static void make_codes(const struct qp_calibration *c, const struct qp_tile *til
     qp_recipe_make_codes(&to, tile, src);
 }
 
+static bool makes(const struct qplan_scheme *scheme)
+{
+    return scheme->dtype == QPLAN_NF4 || qp_recipe_is_integers(scheme);
+}
+
 const struct qp_calibrator qp_recipe_bitsandbytes = {
     .name = "reference:bitsandbytes",
     .method = "minmax",
     .can_clip = true,
-    .takes_nf4 = true,
     .from_source = true,
     .passes = 1,
     .state_bytes = 2 * sizeof(double),
@@ -127,4 +123,5 @@ const struct qp_calibrator qp_recipe_bitsandbytes = {
     .merge = qp_ranges_merge,
     .finish = finish,
     .codes = make_codes,
+    .makes = makes,
 };

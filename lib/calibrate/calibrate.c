@@ -26,10 +26,12 @@ static const struct {
 };
 
 static const struct qp_calibrator *const recipes[] = {
-    &qp_recipe_llm_compressor,
-    &qp_recipe_gptqmodel,
-    &qp_recipe_mlx,
-    &qp_recipe_bitsandbytes,
+    &qp_recipe_llm_compressor, &qp_recipe_llm_compressor_blocks,
+    &qp_recipe_gptqmodel,      &qp_recipe_mlx,
+    &qp_recipe_mlx_blocks,     &qp_recipe_bitsandbytes,
+    &qp_recipe_transformers,   &qp_recipe_modelopt,
+    &qp_recipe_comfy_int8,     &qp_recipe_comfy_fp8,
+    &qp_recipe_comfy_blocks,
 };
 
 /* What records say of a method behind its name. */
@@ -40,16 +42,6 @@ static const struct qp_calibrator *const recipes[] = {
 static const struct {
     const char *name, *stands_for;
 } aliases[] = {{"mse", "mse:fast"}};
-
-static const struct qp_calibrator *find(const struct qp_calibrator *const *rows, size_t n,
-                                        const char *name)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(rows[i]->name, name) == 0)
-            return rows[i];
-    }
-    return NULL;
-}
 
 const struct qp_calibrator *qp_calibrator_at(size_t i)
 {
@@ -139,15 +131,19 @@ enum qplan_status qp_calibrator_make(const char *text, struct qp_arena *arena,
     return *out ? QPLAN_OK : qp_fail_memory(err, "calibrate", sizeof made);
 }
 
-const struct qp_calibrator *qp_recipe_find(const char *name, const struct qp_calibrator *method)
+const struct qp_calibrator *qp_recipe_find(const char *name, const struct qplan_scheme *scheme)
 {
-    const struct qp_calibrator *recipe = find(recipes, COUNT(recipes), name);
-    return recipe && strcmp(recipe->method, method->name) == 0 ? recipe : NULL;
+    for (size_t i = 0; i < COUNT(recipes); i++) {
+        if (strcmp(recipes[i]->name, name) == 0 && recipes[i]->makes(scheme))
+            return recipes[i];
+    }
+    return NULL;
 }
 
-bool qp_calibrator_recorded(const char *name, struct qp_calibrator *out)
+bool qp_calibrator_recorded(const char *name, const struct qplan_scheme *scheme,
+                            struct qp_calibrator *out)
 {
-    const struct qp_calibrator *recipe = name ? find(recipes, COUNT(recipes), name) : NULL;
+    const struct qp_calibrator *recipe = name ? qp_recipe_find(name, scheme) : NULL;
     const size_t n = name ? strcspn(name, "+") : 0;
     char method[64];
     if (recipe)
@@ -170,7 +166,10 @@ bool qp_calibrator_recorded(const char *name, struct qp_calibrator *out)
 
 bool qp_is_recipe(const char *name)
 {
-    return name && find(recipes, COUNT(recipes), name);
+    size_t i = 0;
+    while (name && i < COUNT(recipes) && strcmp(recipes[i]->name, name) != 0)
+        i++;
+    return name && i < COUNT(recipes);
 }
 
 bool qplan_calibrator_is(const char *text)

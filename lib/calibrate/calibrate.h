@@ -10,7 +10,8 @@
  * the tool.
  *
  * A recipe is a calibrator that follows another tool step by step, rounding where that tool rounds,
- * so that its bytes are that tool's bytes. It makes the codes too.
+ * so that its bytes are that tool's bytes. It makes the codes too. A tool that has several ways for
+ * several schemes is several rows of one name.
  */
 #ifndef QP_CALIBRATE_H
 #define QP_CALIBRATE_H
@@ -40,6 +41,17 @@ struct qp_set_params {
     uint64_t n_others;
 };
 
+/*
+ * Tensors that a tool gives one factor of their scales, by the last word of their names. Where one
+ * of them is missing, each has its own.
+ */
+#define QP_FUSED_NAMES 4
+
+struct qp_fused {
+    const char *names[QP_FUSED_NAMES];
+    const char *parent; /* what the word before ends with; NULL = any */
+};
+
 struct qp_calibrator {
     const char *name;   /* of records; of a row with a parameter, what is before the colon */
     const char *method; /* that people choose: of a recipe that whose place it takes */
@@ -47,9 +59,6 @@ struct qp_calibrator {
     bool nearest;       /* every code is the nearest one for its parameters */
     bool from_source;   /* parameters follow from the source alone: a proof computes them again */
     bool finds_ranges;  /* its state is the range of each set, which devices can find too */
-    bool asymmetric;    /* a recipe without symmetric schemes */
-    bool takes_fp8;     /* a recipe for f8e4m3 too, with scales of the type of the weights */
-    bool takes_nf4;     /* a recipe for nf4 too */
     bool either_sign;   /* scales of symmetric codes may be below 0 */
     bool takes_weights; /* errors may be weighted by the importance of columns */
     bool weighted;      /* and they are */
@@ -70,7 +79,9 @@ struct qp_calibrator {
 
     /*
      * Ends a pass. Behind the last one scale and zero point of all n sets are set, and the result
-     * is n, or the first set whose scale does not fit its type; behind others it is n.
+     * is n, or the first set whose scale does not fit its type; behind others it is n. Of a recipe
+     * scales are what is stored of them, before a factor, and zero points of a scheme that stores
+     * none are whatever its codes want to know of a set.
      */
     size_t (*finish)(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
                      void *scale, int32_t *zero);
@@ -88,6 +99,17 @@ struct qp_calibrator {
      */
     void (*codes)(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                   const void *scale, const int32_t *zero, uint8_t *codes);
+
+    /* Of a recipe: whether it makes codes of a scheme. */
+    bool (*makes)(const struct qplan_scheme *scheme);
+
+    /*
+     * Of a recipe for scales with a factor: the factor of tensors of this type, whose largest size
+     * of a value is `most`. 0 if the tool makes nothing of it that decodes. And which tensors have
+     * one together, ended by a row without names; NULL = those that the layout says.
+     */
+    float (*factor)(enum qplan_dtype dtype, float most);
+    const struct qp_fused *fused;
 };
 
 /* Passes over elements of so many bytes. */
@@ -129,11 +151,15 @@ const struct qp_calibrator *qp_calibrator_positive(const struct qp_calibrator *m
 const struct qp_calibrator *qp_calibrator_weigh(const struct qp_calibrator *method,
                                                 struct qp_arena *arena);
 
-/* The recipe of this name that takes the place of a method, or NULL if there is none. */
-const struct qp_calibrator *qp_recipe_find(const char *name, const struct qp_calibrator *method);
+/* The recipe of this name for a scheme, or NULL if there is none. */
+const struct qp_calibrator *qp_recipe_find(const char *name, const struct qplan_scheme *scheme);
 
-/* Reads the method or the recipe that a record names; false if it is none, or NULL. */
-bool qp_calibrator_recorded(const char *name, struct qp_calibrator *out);
+/*
+ * Reads the method or the recipe that a record names for a scheme; false if it is none, or NULL, or
+ * a recipe that makes no codes of that scheme.
+ */
+bool qp_calibrator_recorded(const char *name, const struct qplan_scheme *scheme,
+                            struct qp_calibrator *out);
 
 /* Whether a record names a recipe; NULL names none. */
 bool qp_is_recipe(const char *name);
@@ -150,17 +176,6 @@ static inline bool qp_calibrator_takes(const struct qp_calibrator *calibrator,
                                        enum qplan_dtype dtype)
 {
     return !calibrator->codes || dtype != QPLAN_F64;
-}
-
-/* Whether a recipe makes codes of a scheme. */
-static inline bool qp_recipe_makes(const struct qp_calibrator *recipe,
-                                   const struct qplan_scheme *scheme)
-{
-    int32_t least, most;
-    return qplan_dtype_range(scheme->dtype, &least, &most) ||
-           (recipe->takes_nf4 && scheme->dtype == QPLAN_NF4) ||
-           (recipe->takes_fp8 && scheme->dtype == QPLAN_F8E4M3 &&
-            qplan_dtype_bits(scheme->scale_dtype) > 8);
 }
 
 /*
@@ -194,7 +209,9 @@ extern const struct qp_calibrator qp_calibrate_percentile;
 bool qp_percentile_read(const char *text, uint64_t *out);
 
 extern const struct qp_calibrator qp_calibrate_mse[];
-extern const struct qp_calibrator qp_recipe_llm_compressor, qp_recipe_gptqmodel, qp_recipe_mlx,
-    qp_recipe_bitsandbytes;
+extern const struct qp_calibrator qp_recipe_llm_compressor, qp_recipe_llm_compressor_blocks,
+    qp_recipe_gptqmodel, qp_recipe_mlx, qp_recipe_mlx_blocks, qp_recipe_bitsandbytes,
+    qp_recipe_transformers, qp_recipe_modelopt, qp_recipe_comfy_int8, qp_recipe_comfy_fp8,
+    qp_recipe_comfy_blocks;
 
 #endif

@@ -80,4 +80,5 @@ const struct qp_calibrator qp_recipe_gptqmodel = {
     .merge = qp_ranges_merge,
     .finish = finish,
     .codes = make_codes,
+    .makes = qp_recipe_is_integers,
 };

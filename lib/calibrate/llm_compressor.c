@@ -10,12 +10,10 @@
  *     fp8          s = W(max(-lo, hi) / 448), codes the nearest to clamp(W(x / s))
  *
  * A scale that is 0 then becomes the distance from 1 to the next number of W. Where lo / s is 0 / 0
- * the zero point is 0. What overflows W is infinite there, and is the largest number here: a clamp
- * follows, and makes both the same code; a scale that is infinite has no decoder and is refused.
+ * the zero point is 0. A scale that is infinite has no decoder and is refused.
  */
 #include "recipe.h"
 
-#include "kernels/codes/floats.h"
 #include "kernels/codes/linear.h"
 
 #define CHUNK QP_RECIPE_RUN
@@ -23,12 +21,7 @@
 /* Rounds values to W. */
 static void round_all(const struct qp_calibration *c, size_t n, float *x)
 {
-    const struct qp_work_kernels *work = c->kernels->work;
-    float narrow[CHUNK]; /* room for values of W */
-    if (c->kernels->dtype == QPLAN_F32)
-        return;
-    work->store(c->kernels->dtype, n, x, narrow);
-    work->load(c->kernels->dtype, n, narrow, x);
+    qp_recipe_round(c, c->kernels->dtype, n, x);
 }
 
 /* ---- Parameters --------------------------------------------------------------------------------
@@ -107,11 +100,7 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
 {
     const struct qp_calibration *c = to->c;
     const float least = (float)c->rule->q_min, most = (float)c->rule->q_max;
-    for (size_t i = 0, end; i < run->n; i = end) {
-        const float scale = to->scale[run->first + qp_recipe_set(run, i, &end)];
-        for (size_t k = i; k < end; k++)
-            t[k] /= scale;
-    }
+    qp_recipe_divide(to, run, t);
     round_all(c, run->n, t);
     for (size_t i = 0, end; c->rule->asymmetric && i < run->n; i = end) {
         const float zero = (float)to->zero[run->first + qp_recipe_set(run, i, &end)];
@@ -121,8 +110,7 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
     if (c->rule->asymmetric)
         round_all(c, run->n, t);
     if (c->rule->kind == QP_CODES_FLOAT) {
-        for (size_t i = 0; i < run->n; i++)
-            codes[i] = qp_float_code_f32(t[i], &c->rule->type->grid, (float)c->rule->type->largest);
+        qp_recipe_floats(c->rule, run->n, t, codes);
         return;
     }
     for (size_t i = 0; i < run->n; i++)
@@ -136,11 +124,17 @@ static void make_codes(const struct qp_calibration *c, const struct qp_tile *til
     qp_recipe_make_codes(&to, tile, src);
 }
 
+/* Scales are of the type of the weights. */
+static bool makes(const struct qplan_scheme *scheme)
+{
+    return qp_recipe_is_integers(scheme) ||
+           (scheme->dtype == QPLAN_F8E4M3 && qplan_dtype_bits(scheme->scale_dtype) > 8);
+}
+
 const struct qp_calibrator qp_recipe_llm_compressor = {
     .name = "reference:llm-compressor",
     .method = "minmax",
     .can_clip = true,
-    .takes_fp8 = true,
     .from_source = true,
     .passes = 1,
     .state_bytes = 2 * sizeof(double),
@@ -148,4 +142,5 @@ const struct qp_calibrator qp_recipe_llm_compressor = {
     .merge = qp_ranges_merge,
     .finish = finish,
     .codes = make_codes,
+    .makes = makes,
 };

@@ -154,16 +154,21 @@ static void make_codes(const struct qp_calibration *c, const struct qp_tile *til
     qp_recipe_make_codes(&to, tile, src);
 }
 
+static bool makes(const struct qplan_scheme *scheme)
+{
+    return qp_recipe_is_integers(scheme) && scheme->asymmetric;
+}
+
 const struct qp_calibrator qp_recipe_mlx = {
     .name = "reference:mlx",
     .method = "minmax",
     .can_clip = true,
     .from_source = true,
-    .asymmetric = true,
     .passes = 1,
     .state_bytes = 2 * sizeof(uint32_t),
     .see = see,
     .merge = merge,
     .finish = finish,
     .codes = make_codes,
+    .makes = makes,
 };

@@ -1,7 +1,9 @@
 /*
- * recipe.c - the way of a recipe over a tile.
+ * recipe.c - the way of a recipe over a tile, and the steps that recipes have in common.
  */
 #include "recipe.h"
+
+#include "kernels/codes/floats.h"
 
 #include <math.h>
 
@@ -9,6 +11,38 @@ float qp_recipe_infinite(enum qplan_dtype dtype)
 {
     return dtype == QPLAN_F16 ? 65520 : dtype == QPLAN_BF16 ? 0x1.ffp127f : INFINITY;
 }
+
+float qp_recipe_least_normal(enum qplan_dtype dtype)
+{
+    return dtype == QPLAN_F16 ? 0x1p-14f : 0x1p-126f;
+}
+
+bool qp_recipe_is_integers(const struct qplan_scheme *scheme)
+{
+    int32_t least, most;
+    return qplan_dtype_range(scheme->dtype, &least, &most);
+}
+
+bool qp_recipe_is_floats(const struct qplan_scheme *scheme, enum qplan_dtype scale)
+{
+    return qp_code_type(scheme->dtype)->kind == QP_CODES_FLOAT && scheme->scale_dtype == scale;
+}
+
+void qp_recipe_round(const struct qp_calibration *c, enum qplan_dtype dtype, size_t n, float *x)
+{
+    const struct qp_work_kernels *work = c->kernels->work;
+    const float infinite = qp_recipe_infinite(dtype);
+    float narrow[QP_RECIPE_RUN], rounded[QP_RECIPE_RUN];
+    if (dtype == QPLAN_F32)
+        return;
+    work->store(dtype, n, x, narrow); /* which makes the largest number of what is infinite */
+    work->load(dtype, n, narrow, rounded);
+    for (size_t i = 0; i < n; i++)
+        x[i] = fabsf(x[i]) < infinite ? rounded[i] : x[i] * INFINITY;
+}
+
+/* ---- Ways --------------------------------------------------------------------------------------
+ */
 
 void qp_recipe_walk(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                     void (*take)(void *ctx, const struct qp_recipe_run *run, float *values,
@@ -42,4 +76,54 @@ void qp_recipe_make_codes(const struct qp_recipe_codes *to, const struct qp_tile
 {
     struct qp_recipe_codes codes = *to;
     qp_recipe_walk(to->c, tile, src, encode_run, &codes);
+}
+
+/* ---- Scales and codes --------------------------------------------------------------------------
+ */
+
+void qp_recipe_parts(const struct qp_calibration *c, size_t n, void *state, float divisor,
+                     float *parts)
+{
+    const float *lo = state, *hi = qp_ranges_most(c, state, n);
+    for (size_t i = 0; i < n; i++)
+        parts[i] = (-lo[i] > hi[i] ? -lo[i] : hi[i]) / divisor;
+}
+
+void qp_recipe_round_all(const struct qp_calibration *c, size_t n, float *x)
+{
+    for (size_t at = 0; at < n; at += QP_RECIPE_RUN)
+        qp_recipe_round(c, c->kernels->dtype, n - at < QP_RECIPE_RUN ? n - at : QP_RECIPE_RUN,
+                        x + at);
+}
+
+size_t qp_recipe_scales(const struct qp_calibration *c, size_t n, float *scale, int32_t *zero,
+                        float (*scale_of)(const struct qp_calibration *c, float part))
+{
+    for (size_t i = 0; i < n; i++) {
+        scale[i] = scale_of(c, scale[i]);
+        if (isnan(scale[i]))
+            return i;
+        zero[i] = 0;
+    }
+    return n;
+}
+
+/* Sets may be short, so that a division for each would be felt. */
+void qp_recipe_divide(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x)
+{
+    size_t end, set = run->first + qp_recipe_set(run, 0, &end);
+    for (size_t i = 0; i < run->n; set++) {
+        const float scale = qp_with_factor(to->c->rule, to->scale[set]);
+        for (; i < end; i++)
+            x[i] /= scale;
+        end = run->n - i > run->width ? i + run->width : run->n;
+    }
+}
+
+void qp_recipe_floats(const struct qp_code_rule *rule, size_t n, const float *t, uint8_t *codes)
+{
+    const struct qp_float_grid grid = rule->type->grid;
+    const float largest = (float)rule->type->largest;
+    for (size_t i = 0; i < n; i++)
+        codes[i] = qp_float_code_f32(t[i], &grid, largest);
 }

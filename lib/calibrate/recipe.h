@@ -1,6 +1,6 @@
 /*
- * recipe.h - what the recipes of other tools share: the way over a tile, and small numbers. All of
- * them work in f32.
+ * recipe.h - what the recipes of other tools share: the way over a tile, steps and small numbers.
+ * All of them work in f32.
  */
 #ifndef QP_CALIBRATE_RECIPE_H
 #define QP_CALIBRATE_RECIPE_H
@@ -45,6 +45,46 @@ struct qp_recipe_codes {
 
 void qp_recipe_make_codes(const struct qp_recipe_codes *to, const struct qp_tile *tile,
                           const void *src);
+
+/* ---- Steps that recipes have in common ---------------------------------------------------------
+ */
+
+/* Rounds n values to a type, half to even, and to infinity; at most QP_RECIPE_RUN. */
+void qp_recipe_round(const struct qp_calibration *c, enum qplan_dtype dtype, size_t n, float *x);
+
+/* One value, rounded to the type of the weights. */
+static inline float qp_recipe_round_one(const struct qp_calibration *c, float x)
+{
+    qp_recipe_round(c, c->kernels->dtype, 1, &x);
+    return x;
+}
+
+/* Of n sets with these ranges the largest size of a value, over a divisor. */
+void qp_recipe_parts(const struct qp_calibration *c, size_t n, void *state, float divisor,
+                     float *parts);
+
+/* Rounds any number of values to the type of the weights. */
+void qp_recipe_round_all(const struct qp_calibration *c, size_t n, float *x);
+
+/*
+ * Makes scales of n parts, in their place, and leaves zero points at 0. scale_of gives NaN if the
+ * tool's scale cannot be decoded; returns the first such set, or n.
+ */
+size_t qp_recipe_scales(const struct qp_calibration *c, size_t n, float *scale, int32_t *zero,
+                        float (*scale_of)(const struct qp_calibration *c, float part));
+
+/* Divides each value by the scale of its set, which is the stored one with the factor. */
+void qp_recipe_divide(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x);
+
+/* The codes of n quotients that are floats; of those beyond the largest that of the largest. */
+void qp_recipe_floats(const struct qp_code_rule *rule, size_t n, const float *t, uint8_t *codes);
+
+/* The least normal number of a type. */
+float qp_recipe_least_normal(enum qplan_dtype dtype);
+
+/* Whether a scheme has integers; whether it has floats with scales of this type. */
+bool qp_recipe_is_integers(const struct qplan_scheme *scheme);
+bool qp_recipe_is_floats(const struct qplan_scheme *scheme, enum qplan_dtype scale);
 
 /* A value between two others; the lower one if it is no number. */
 static inline float qp_recipe_clamp(float x, float least, float most)

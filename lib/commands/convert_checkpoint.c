@@ -64,7 +64,7 @@ static enum qplan_status fit_tensor(struct qplan_plan *plan, struct qp_plan_tens
     const struct qp_tensor *source = t->source;
     struct qp_calibrator recorded;
     t->calibrator = &unknown;
-    if (qp_calibrator_recorded(source->calibrate, &recorded))
+    if (qp_calibrator_recorded(source->calibrate, source->scheme, &recorded))
         t->calibrator = qp_arena_copy(&plan->arena, &recorded, 1, sizeof recorded);
     if (!t->calibrator)
         return qp_fail_memory(err, "plan", sizeof recorded);

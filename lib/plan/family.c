@@ -12,38 +12,39 @@
 #include "lib/base/text.h"
 
 #include <stdlib.h>
-
-#define MOST_NAMES 4
+#include <string.h>
 
 /* What vLLM and SGLang fuse. Of experts they compare all projections of all, so that a name between
  * the prefix and the end is not asked for. */
-static const char *const kinds[][MOST_NAMES] = {
-    {NULL}, /* experts */
-    {"q_proj", "k_proj", "v_proj"},
-    {"query", "key", "value"},
-    {"wq", "wk", "wv"},
-    {"gate_proj", "up_proj"},
-    {"w1", "w3"},
-    {"q_a_proj", "kv_a_proj_with_mqa"},
-    {"in_proj_qkv", "in_proj_z"},
-    {"in_proj_b", "in_proj_a"},
+static const struct qp_fused kinds[] = {
+    {{"q_proj", "k_proj", "v_proj"}, NULL},
+    {{"query", "key", "value"}, NULL},
+    {{"wq", "wk", "wv"}, NULL},
+    {{"gate_proj", "up_proj"}, NULL},
+    {{"w1", "w3"}, NULL},
+    {{"q_a_proj", "kv_a_proj_with_mqa"}, NULL},
+    {{"in_proj_qkv", "in_proj_z"}, NULL},
+    {{"in_proj_b", "in_proj_a"}, NULL},
+    {{NULL}, NULL}, /* behind the last; the kind of experts */
 };
-#define EXPERTS 0
-#define N_KINDS (sizeof kinds / sizeof kinds[0])
+#define EXPERTS (sizeof kinds / sizeof kinds[0] - 1)
 
 /* ---- Names -------------------------------------------------------------------------------------
  */
 
-/* The kind that has the name, or N_KINDS. */
-static size_t kind_of(const char *name, size_t n)
+static bool has_name(const struct qp_fused *row, const char *name, size_t n)
 {
-    for (size_t kind = EXPERTS + 1; kind < N_KINDS; kind++) {
-        for (size_t i = 0; i < MOST_NAMES && kinds[kind][i]; i++) {
-            if (qp_text_is(name, n, kinds[kind][i]))
-                return kind;
-        }
-    }
-    return N_KINDS;
+    size_t i = 0;
+    while (i < QP_FUSED_NAMES && row->names[i] && !qp_text_is(name, n, row->names[i]))
+        i++;
+    return i < QP_FUSED_NAMES && row->names[i];
+}
+
+/* Whether the first n bytes of a name end with a text. */
+static bool ends_with(const char *name, size_t n, const char *end)
+{
+    const size_t n_end = strlen(end);
+    return n >= n_end && qp_text_is(name + n - n_end, n_end, end);
 }
 
 /* The length of a tensor's name before ".weight", or 0 if that is not how it ends. */
@@ -61,12 +62,21 @@ static size_t last_word(const char *name, size_t n)
     return n;
 }
 
-bool qp_find_joined(const struct qp_tensor *t, struct qp_kin *out)
+bool qp_find_fused(const struct qp_tensor *t, const struct qp_fused *rows, struct qp_kin *out)
 {
     const size_t n = stem_of(t), at = last_word(t->name, n);
-    *out = (struct qp_kin){
-        .prefix = t->name, .n_prefix = at ? at - 1 : 0, .kind = kind_of(t->name + at, n - at)};
-    return n > 0 && out->kind < N_KINDS;
+    *out = (struct qp_kin){.prefix = t->name, .n_prefix = at ? at - 1 : 0};
+    for (const struct qp_fused *row = rows; row->names[0]; row++, out->kind++) {
+        if (n > 0 && has_name(row, t->name + at, n - at) &&
+            (!row->parent || ends_with(t->name, out->n_prefix, row->parent)))
+            return true;
+    }
+    return false;
+}
+
+bool qp_find_joined(const struct qp_tensor *t, struct qp_kin *out)
+{
+    return qp_find_fused(t, kinds, out);
 }
 
 bool qp_find_kin(const struct qp_tensor *t, struct qp_kin *out)
@@ -139,12 +149,12 @@ static void put_decision(struct qplan_error *err, const struct qp_plan_tensor *t
 static enum qplan_status fail_divided(const struct qplan_plan *plan, const struct qp_member *first,
                                       const struct qp_member *other, struct qplan_error *err)
 {
-    const char *const *names = kinds[first->kin.kind];
+    const char *const *names = kinds[first->kin.kind].names;
     char prefix[512];
     (void)qp_escape(prefix, sizeof prefix, first->kin.prefix, first->kin.n_prefix);
     qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown, "the family %s%s",
             prefix, first->kin.n_prefix ? "." : "");
-    for (size_t i = 0; i < MOST_NAMES && names[i]; i++)
+    for (size_t i = 0; i < QP_FUSED_NAMES && names[i]; i++)
         qp_fail_more(err, "%s%s", i ? "," : "{", names[i]);
     qp_fail_more(err, "%s.weight is divided: ", names[0] ? "}" : "*");
     put_decision(err, first->tensor);

@@ -229,38 +229,41 @@ static enum qplan_status use_positive(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
-/* The recipe of the layout's tool takes the place of each calibrator. */
+/* The recipe of the layout's tool takes the place of the calibrator. */
+static enum qplan_status use_recipe(const struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                    struct qplan_error *err)
+{
+    const enum qplan_status fault = plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE;
+    const enum qplan_storage storage = (enum qplan_storage)t->source->storage;
+    const struct qp_calibrator *recipe = qp_recipe_find(plan->format->recipe, t->result.scheme);
+    char subject[512], scheme[QPLAN_SCHEME_TEXT];
+    if (!recipe) {
+        qplan_scheme_format(t->result.scheme, scheme);
+        return qp_fail(err, fault, "scheme", "arithmetic reference of %s makes no codes of %s",
+                       plan->format->name, scheme);
+    }
+    if (strcmp(recipe->method, t->calibrator->name) != 0)
+        return qp_fail(err, fault, "calibrate", "arithmetic reference has minmax alone, found %s",
+                       t->calibrator->method);
+    if (!qp_calibrator_takes(recipe, qp_storage_row(storage)->dtype))
+        return qp_fail(err, QPLAN_ERR_INVALID,
+                       qp_checkpoint_subject(subject, plan->checkpoint, t->source),
+                       "arithmetic reference is not for this type: expected F32, F16 or BF16, "
+                       "found %s",
+                       qplan_storage_name(storage));
+    t->calibrator = recipe;
+    return QPLAN_OK;
+}
+
 static enum qplan_status use_variants(struct qplan_plan *plan, struct qplan_error *err)
 {
-    char subject[512];
     if (plan->positive_scales)
         QP_TRY(use_positive(plan, err));
     if (plan->options.arithmetic == QPLAN_ARITHMETIC_QPLAN)
         return QPLAN_OK;
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        struct qp_plan_tensor *t = &plan->tensors[i];
-        const enum qplan_storage storage = (enum qplan_storage)t->source->storage;
-        if (!qp_is_quantized(t))
-            continue;
-        const struct qp_calibrator *recipe = qp_recipe_find(plan->format->recipe, t->calibrator);
-        if (!recipe)
-            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE,
-                           "calibrate", "arithmetic reference has minmax alone, found %s",
-                           t->calibrator->method);
-        t->calibrator = recipe;
-        if (!qp_calibrator_takes(t->calibrator, qp_storage_row(storage)->dtype))
-            return qp_fail(err, QPLAN_ERR_INVALID,
-                           qp_checkpoint_subject(subject, plan->checkpoint, t->source),
-                           "arithmetic reference is not for this type: expected F32, F16 or BF16, "
-                           "found %s",
-                           qplan_storage_name(storage));
-        if (!qp_recipe_makes(t->calibrator, t->result.scheme))
-            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE, "scheme",
-                           "arithmetic reference of %s is not for such codes: expected integers%s",
-                           plan->format->name, t->calibrator->takes_fp8 ? " or fp8" : "");
-        if (t->calibrator->asymmetric && !t->result.scheme->asymmetric)
-            return qp_fail(err, plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE, "scheme",
-                           "arithmetic reference of %s has no symmetric codes", plan->format->name);
+        if (qp_is_quantized(&plan->tensors[i]))
+            QP_TRY(use_recipe(plan, &plan->tensors[i], err));
     }
     return QPLAN_OK;
 }

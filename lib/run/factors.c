@@ -13,6 +13,7 @@
 #include "lib/plan/family.h"
 #include "source_values.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 /*
@@ -129,7 +130,12 @@ static bool factor_of(const struct item *item, double most, float *factor)
 {
     struct qp_code_rule rule = qp_code_rule(item->tensor->result.scheme);
     const float all = QP_F8E4M3_MOST * (float)qp_code_top(&rule);
+    const struct qp_calibrator *recipe = item->tensor->calibrator;
     double found = 1;
+    if (recipe->factor) {
+        *factor = recipe->factor(dtype_of(item), (float)most);
+        return *factor > 0 && *factor <= FLT_MAX;
+    }
     rule.divides = qp_tensor_part(&item->tensor->result, QP_FACTOR)->divides;
     if (most > 0 && dtype_of(item) == QPLAN_F64)
         found = rule.divides ? (double)all / most : most / (double)all;
@@ -148,6 +154,20 @@ static bool factor_of(const struct item *item, double most, float *factor)
     return true;
 }
 
+static enum qplan_status fail_factor(const struct item *item, const char *subject,
+                                     struct qplan_error *err)
+{
+    const struct qp_calibrator *calibrator = item->tensor->calibrator;
+    if (calibrator->factor)
+        qp_fail(err, QPLAN_ERR_VALUE, subject,
+                "%s makes no factor of its scales: its values are too large or too small",
+                calibrator->name);
+    else
+        qp_fail(err, QPLAN_ERR_VALUE, subject, "the factor of its scales is too large for f32");
+    qp_advise(err, calibrator->factor ? QPLAN_ADVICE_EXCLUDE : QPLAN_ADVICE_SCALE_F32);
+    return QPLAN_ERR_VALUE;
+}
+
 static enum qplan_status set_factors(const struct engine *e, float *factors,
                                      struct qplan_error *err)
 {
@@ -156,11 +176,8 @@ static enum qplan_status set_factors(const struct engine *e, float *factors,
         const struct item *item = &e->items[i];
         if (factor_of(item, e->most[item->group], &factors[item->tensor - e->plan->tensors]))
             continue;
-        qp_fail(err, QPLAN_ERR_VALUE,
-                qp_checkpoint_subject(subject, e->plan->checkpoint, item->tensor->source),
-                "the factor of its scales is too large for f32");
-        qp_advise(err, QPLAN_ADVICE_SCALE_F32);
-        return QPLAN_ERR_VALUE;
+        (void)qp_checkpoint_subject(subject, e->plan->checkpoint, item->tensor->source);
+        return fail_factor(item, subject, err);
     }
     return QPLAN_OK;
 }
@@ -180,6 +197,13 @@ static enum qplan_status run_job(struct engine *e, const struct qplan_run *run,
 /* ---- Tensors -----------------------------------------------------------------------------------
  */
 
+/* Whether the layout wants one factor for a tensor and others, or its recipe has one for them. */
+static bool find_kin(const struct qp_plan_tensor *t, struct qp_kin *kin)
+{
+    const struct qp_fused *fused = t->calibrator->fused;
+    return fused ? qp_find_fused(t->source, fused, kin) : qp_find_joined(t->source, kin);
+}
+
 static void add_items(struct engine *e)
 {
     const bool shared = e->plan->format && e->plan->format->has_shared_factors;
@@ -189,7 +213,7 @@ static void add_items(struct engine *e)
         if (!qp_is_quantized(t) || !qp_tensor_part(&t->result, QP_FACTOR))
             continue;
         *item = (struct item){.tensor = t, .group = e->n_items++};
-        item->is_joined = shared && qp_find_joined(t->source, &item->kin);
+        item->is_joined = shared && find_kin(t, &item->kin);
     }
 }
 
@@ -203,6 +227,24 @@ static int by_factor(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
+static bool are_joined(const struct item *a, const struct item *b)
+{
+    return a->is_joined && b->is_joined &&
+           a->tensor->calibrator->fused == b->tensor->calibrator->fused &&
+           qp_compare_kin(&a->kin, &b->kin) == 0;
+}
+
+/* Tools join the members of a family where all of them are there; engines join those that are. */
+static bool is_complete(const struct item *first, size_t n)
+{
+    const struct qp_fused *fused = first->tensor->calibrator->fused;
+    size_t wanted = 0;
+    while (first->is_joined && fused && wanted < QP_FUSED_NAMES &&
+           fused[first->kin.kind].names[wanted])
+        wanted++;
+    return wanted == 0 || n == wanted;
+}
+
 static enum qplan_status join_items(struct engine *e, struct qplan_error *err)
 {
     struct item **sorted = qp_alloc(e->n_items, sizeof *sorted);
@@ -211,10 +253,11 @@ static enum qplan_status join_items(struct engine *e, struct qplan_error *err)
     for (size_t i = 0; i < e->n_items; i++)
         sorted[i] = &e->items[i];
     qsort(sorted, e->n_items, sizeof *sorted, by_factor);
-    for (size_t i = 1; i < e->n_items; i++) {
-        if (sorted[i]->is_joined && sorted[i - 1]->is_joined &&
-            qp_compare_kin(&sorted[i - 1]->kin, &sorted[i]->kin) == 0)
-            sorted[i]->group = sorted[i - 1]->group;
+    for (size_t i = 0, end; i < e->n_items; i = end) {
+        for (end = i + 1; end < e->n_items && are_joined(sorted[i], sorted[end]);)
+            end++;
+        for (size_t k = i; k < end && is_complete(sorted[i], end - i); k++)
+            sorted[k]->group = sorted[i]->group;
     }
     qp_free(sorted);
     return QPLAN_OK;

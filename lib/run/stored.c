@@ -28,7 +28,7 @@ static const char *part_subject(char out[512], const struct qp_source *source,
 static bool may_be_negative(const struct qp_tensor *tensor)
 {
     struct qp_calibrator calibrator;
-    const bool is_known = qp_calibrator_recorded(tensor->calibrate, &calibrator);
+    const bool is_known = qp_calibrator_recorded(tensor->calibrate, tensor->scheme, &calibrator);
     if (tensor->scheme->bias)
         return !is_known || calibrator.codes;
     if (qp_tensor_part(tensor, QP_SCALE)

@@ -202,7 +202,10 @@ enum qplan_status qp_worker_put_zeros(struct qp_worker *w, size_t n, const int32
 
 enum qplan_status qp_worker_put_scales(struct qp_worker *w, size_t n, void *scale)
 {
-    qp_store_scales(w->kernels->work, &w->rule, n, scale, w->b->stored);
+    struct qp_code_rule rule = w->rule;
+    if (tensor_of(w)->calibrator->codes) /* its scales are the stored ones */
+        rule.factor = 1;
+    qp_store_scales(w->kernels->work, &rule, n, scale, w->b->stored);
     if (w->rule.of_largest && !tensor_of(w)->calibrator->codes)
         qp_times_f32(w->kernels->work->work, n, qp_part_of_largest(&w->rule), scale);
     return put_values(w, part_of(w, QP_SCALE), w->unit->strip.set, n, w->b->stored);
@@ -286,14 +289,19 @@ static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
 {
     char subject[512];
     const struct qp_plan_tensor *t = tensor_of(w);
-    qp_fail(w->err, QPLAN_ERR_VALUE,
-            qp_checkpoint_subject(subject, w->context->plan->checkpoint, t->source),
-            "the %s of set %" PRIu64 " is too %s for %s",
-            t->result.scheme->bias ? "range" : "scale", set,
-            t->calibrator->codes ? "large or too small" : "large",
-            qplan_dtype_name(t->result.scheme->scale_dtype));
-    qp_advise(w->err, t->result.scheme->scale_dtype == QPLAN_F32 ? QPLAN_ADVICE_EXCLUDE
-                                                                 : QPLAN_ADVICE_SCALE_F32);
+    const bool is_recipe = t->calibrator->codes;
+    (void)qp_checkpoint_subject(subject, w->context->plan->checkpoint, t->source);
+    if (is_recipe)
+        qp_fail(w->err, QPLAN_ERR_VALUE, subject,
+                "%s makes no scale of set %" PRIu64 ": its values are too large or too small",
+                t->calibrator->name, set);
+    else
+        qp_fail(w->err, QPLAN_ERR_VALUE, subject, "the %s of set %" PRIu64 " is too large for %s",
+                t->result.scheme->bias ? "range" : "scale", set,
+                qplan_dtype_name(t->result.scheme->scale_dtype));
+    qp_advise(w->err, is_recipe || t->result.scheme->scale_dtype == QPLAN_F32
+                          ? QPLAN_ADVICE_EXCLUDE
+                          : QPLAN_ADVICE_SCALE_F32);
     return QPLAN_ERR_VALUE;
 }
 

@@ -68,8 +68,11 @@ static enum qplan_status check_calibrator(const struct qplan_checkpoint *c,
 {
     char subject[512];
     struct qp_calibrator calibrator;
-    const bool is_known = qp_calibrator_recorded(t->calibrate, &calibrator);
+    const bool is_known = qp_calibrator_recorded(t->calibrate, t->scheme, &calibrator);
     (void)qp_checkpoint_subject(subject, c, t);
+    if (!is_known && qp_is_recipe(t->calibrate))
+        return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s makes no codes of %s", t->calibrate,
+                       qplan_dtype_name(t->scheme->dtype));
     if (t->calibrate && !is_known)
         return qp_fail_name(err, QPLAN_ERR_INVALID, subject, "unknown calibrator", t->calibrate,
                             qplan_calibrator_name);
@@ -78,9 +81,6 @@ static enum qplan_status check_calibrator(const struct qplan_checkpoint *c,
         return qp_fail(err, QPLAN_ERR_INVALID, subject,
                        "%s is not for this type: expected F32, F16 or BF16, found %s", t->calibrate,
                        qplan_storage_name((enum qplan_storage)t->storage));
-    if (is_known && qp_is_recipe(t->calibrate) && !qp_recipe_makes(&calibrator, t->scheme))
-        return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s makes no codes of %s", t->calibrate,
-                       qplan_dtype_name(t->scheme->dtype));
     return QPLAN_OK;
 }
 

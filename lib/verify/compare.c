@@ -420,7 +420,8 @@ static void prepare(const struct qp_compare *c, struct task *task)
     const struct qp_tensor *tensor = task->unit->pair->file;
     const struct qp_calibrator *recorded = &task->recorded;
     /* That of another tool may clip. */
-    const bool is_known = qp_calibrator_recorded(tensor->calibrate, &task->recorded);
+    const bool is_known =
+        qp_calibrator_recorded(tensor->calibrate, tensor->scheme, &task->recorded);
     task->kernels =
         qp_source_kernels(qp_storage_row((enum qplan_storage)tensor->storage)->dtype, c->isa);
     task->rule = qp_stored_rule(tensor);

@@ -247,7 +247,8 @@ static bool is_beyond(const struct prover *p, const struct qp_pair *pair)
 {
     struct qp_calibrator calibrator;
     return p->proof->exact && pair->file->scheme &&
-           qp_calibrator_recorded(pair->file->calibrate, &calibrator) && !calibrator.from_source;
+           qp_calibrator_recorded(pair->file->calibrate, pair->file->scheme, &calibrator) &&
+           !calibrator.from_source;
 }
 
 /* Walks tensors and pairs in step: the pairs are some of the tensors, in their order. */

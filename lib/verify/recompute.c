@@ -21,6 +21,7 @@ struct comparison {
         *near;             /* by stored tensor: of scales that are measured by minmax's */
     struct qp_arena arena; /* of calibrators */
     const char *last_name; /* of a record; most tensors share theirs */
+    const struct qplan_scheme *last_scheme; /* that it is for */
     const struct qp_calibrator *last;
     pthread_mutex_t lock;
 };
@@ -103,11 +104,13 @@ static enum qplan_status find_calibrator(struct comparison *c, const struct qp_p
 {
     const char *name = pair->file->scheme ? pair->file->calibrate : NULL;
     struct qp_calibrator recorded;
-    if (c->last && name && strcmp(name, c->last_name) == 0)
+    if (c->last && name && strcmp(name, c->last_name) == 0 &&
+        qp_scheme_equal(pair->file->scheme, c->last_scheme))
         return QPLAN_OK;
     c->last_name = name;
+    c->last_scheme = pair->file->scheme;
     c->last = NULL;
-    if (!qp_calibrator_recorded(name, &recorded))
+    if (!qp_calibrator_recorded(name, pair->file->scheme, &recorded))
         return QPLAN_OK;
     c->last = qp_arena_copy(&c->arena, &recorded, 1, sizeof recorded);
     return c->last ? QPLAN_OK : qp_fail_memory(err, "proof", sizeof recorded);
@@ -222,9 +225,13 @@ static void add_seen(struct qplan_plan *plan, const struct comparison *c,
         if (!has_factor(t) || c->wrong[t->entry - c->file->listing.entries])
             continue;
         const struct qp_tensor *source = qp_checkpoint_find(plan->checkpoint, t->name, t->name_len);
+        const struct qp_calibrator *recipe =
+            t->calibrate ? qp_recipe_find(t->calibrate, t->scheme) : NULL;
         if (source && qp_storage_row((enum qplan_storage)source->storage)->is_source)
-            plan->tensors[plan->n_tensors + plan->n_seen++] = (struct qp_plan_tensor){
-                .source = source, .calibrator = &qp_calibrate_minmax, .result = *t};
+            plan->tensors[plan->n_tensors + plan->n_seen++] =
+                (struct qp_plan_tensor){.source = source,
+                                        .calibrator = recipe ? recipe : &qp_calibrate_minmax,
+                                        .result = *t};
     }
 }
 

@@ -17,7 +17,7 @@ OLD_MARK = "l.scaled_fp8"
 
 
 def mark_of(format):
-    return b'{"format":"%s"}' % format.encode()
+    return b'{"format": "%s"}' % format.encode()
 
 
 MARK = mark_of("int8_tensorwise")

@@ -156,7 +156,7 @@ def comfyui(row, dtype, rows, columns):
     codes, format = {"int8": ("I8", "int8_tensorwise"), "fp8": ("F8_E4M3", "float8_e4m3fn"),
                      "f8e5m2": ("F8_E5M2", "float8_e5m2"), "mxfp8": ("F8_E4M3", "mxfp8"),
                      "nvfp4": ("U8", "nvfp4")}[row.scheme.split(":")[0]]
-    mark = {"comfy_quant": ("U8", (len('{"format":""}') + len(format),))}
+    mark = {"comfy_quant": ("U8", (len('{"format": ""}') + len(format),))}
     if row.scheme in BLOCKS:
         scales = (up_to(rows, 128), up_to(columns // BLOCKS[row.scheme], 4))
         return {"weight": (codes, (rows, columns // 2 if codes == "U8" else columns)), **mark,

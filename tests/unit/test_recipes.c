@@ -23,7 +23,18 @@ struct example {
 };
 
 /* 1, 3 and others in bf16. */
-enum { ZERO = 0, ONE = 0x3f80, MINUS_ONE = 0xbf80, TWO = 0x4000, THREE = 0x4040, TINY = 0x0001 };
+enum {
+    ZERO = 0,
+    MINUS_ZERO = 0x8000,
+    ONE = 0x3f80,
+    MINUS_ONE = 0xbf80,
+    TWO = 0x4000,
+    THREE = 0x4040,
+    TINY = 0x0001
+};
+
+/* The ends of bf16. */
+enum { LEAST = 0xff7f, MOST_BF16 = 0x7f7f };
 
 static const struct example examples[] = {
     /* 4 / 15 in bf16; -8 - round(-1 / s) = -4; 3 / s = 11.21, in bf16 11.1875, less 4 is 7. */
@@ -87,6 +98,43 @@ static const struct example examples[] = {
     /* Halves of 127, which the reciprocal of 2.109375 makes less, and that of 2.375 more. */
     {&qp_recipe_bitsandbytes, "int8:c0:narrow", 2, {0x3f87, 0xc007}, 2.109375f, 0, {63, -127}},
     {&qp_recipe_bitsandbytes, "int8:c0:narrow", 2, {0x3f98, 0x4018}, 2.375f, 0, {64, 127}},
+    /* Powers of two: of 3 that of 2, less two exponents; of 3.5 the next one. -0.0625 of 0.5 is
+     * nearest to 0, and has a sign, which 0 has not; 1.25 and 0.75 of it are even. */
+    {&qp_recipe_llm_compressor_blocks,
+     "mxfp4",
+     5,
+     {MINUS_ZERO, 0xbd80, 0x3f20, 0xbec0, THREE},
+     0.5f,
+     0,
+     {0, 8, 2, 10, 7}},
+    {&qp_recipe_llm_compressor_blocks, "mxfp4", 2, {THREE, 0x4060}, 1, 0, {5, 6}},
+    {&qp_recipe_llm_compressor_blocks, "mxfp4", 2, {ZERO, MINUS_ZERO}, 0x1p-127f, 0, {0, 0}},
+    {&qp_recipe_llm_compressor_blocks, "mxfp8", 2, {MINUS_ZERO, THREE}, 0x1p-7f, 0, {-128, 0x7c}},
+    /* 3 / 6 with a factor of 1; zeros have an eighth. */
+    {&qp_recipe_llm_compressor_blocks, "nvfp4", 2, {MINUS_ONE, THREE}, 0.5f, 0, {12, 7}},
+    {&qp_recipe_llm_compressor_blocks, "nvfp4", 2, {ZERO, MINUS_ZERO}, 0.125f, 0, {0, 0}},
+    /* 3 / 6 is a power; 3.5 / 6 has the next one. A tie is the smaller one, and 0 has no sign. */
+    {&qp_recipe_mlx_blocks, "mxfp4", 4, {MINUS_ZERO, 0xbe00, 0x3ec0, THREE}, 0.5f, 0, {0, 0, 1, 7}},
+    {&qp_recipe_mlx_blocks, "mxfp4", 2, {0xbf40, 0x4060}, 1, 0, {9, 5}},
+    {&qp_recipe_mlx_blocks, "mxfp4", 2, {ZERO, ZERO}, 1, 0, {0, 0}},
+    {&qp_recipe_mlx_blocks, "mxfp8", 2, {MINUS_ZERO, THREE}, 0x1p-7f, 0, {-128, 0x7c}},
+    /* A scale of 0, and the largest, 448: 2^127 is beyond all sizes by as much. */
+    {&qp_recipe_mlx_blocks, "nvfp4", 2, {TINY, 0x8001}, 0, 0, {0, 0}},
+    {&qp_recipe_mlx_blocks, "nvfp4", 3, {0xcb80, 0x4680, 0x7f00}, 448, 0, {15, 7, 0}},
+    /* Zero points hold what values are multiplied with: 448, and 1 of zeros. */
+    {&qp_recipe_transformers, "fp8:c0:f32", 2, {ONE, MINUS_ONE}, 1.0f / 448, 448, {0x7e, -2}},
+    {&qp_recipe_transformers, "fp8:c0:f32", 2, {ZERO, MINUS_ZERO}, 1, 1, {0, -128}},
+    {&qp_recipe_modelopt, "nvfp4", 3, {MINUS_ZERO, 0xbc00, THREE}, 0.5f, 0, {0, 8, 7}},
+    {&qp_recipe_modelopt, "nvfp4", 2, {ZERO, MINUS_ZERO}, 1, 0, {0, 0}},
+    {&qp_recipe_modelopt, "nvfp4", 2, {ZERO, TINY}, 0x1p-9f, 0, {0, 0}},
+    /* 1 / 448 in bf16; the quotient of 1 is 448 in bf16. */
+    {&qp_recipe_comfy_fp8, "fp8:t:f32", 2, {MINUS_ZERO, ONE}, 0x1.24p-9f, 0, {-128, 0x7e}},
+    {&qp_recipe_comfy_int8, "int8:t:f32", 3, {MINUS_ONE, ZERO, ONE}, 1.0f / 127, 0, {-127, 0, 127}},
+    {&qp_recipe_comfy_int8, "int8:t:f32", 2, {ZERO, MINUS_ZERO}, 1e-30f, 0, {0, 0}},
+    {&qp_recipe_comfy_blocks, "nvfp4", 3, {MINUS_ZERO, MINUS_ONE, THREE}, 0.5f, 0, {8, 12, 7}},
+    {&qp_recipe_comfy_blocks, "nvfp4", 2, {TINY, MINUS_ZERO}, 0, 0, {0, 0}},
+    {&qp_recipe_comfy_blocks, "mxfp8", 2, {MINUS_ZERO, THREE}, 0x1p-7f, 0, {-128, 0x7c}},
+    {&qp_recipe_comfy_blocks, "mxfp8", 2, {ZERO, MINUS_ZERO}, 0x1p-127f, 0, {0, 0}},
 };
 
 static void check_example(const struct example *e, size_t number)
@@ -102,7 +150,8 @@ static void check_example(const struct example *e, size_t number)
     assert_int_equal(e->recipe->see(&c, 0, &tile, e->values, state), 0);
     assert_int_equal(e->recipe->finish(&c, 0, 1, state, &scale, &zero), 1);
     e->recipe->codes(&c, &tile, e->values, &scale, &zero, codes);
-    const float found = scheme.bias ? qp_bias(zero) : (float)zero;
+    const bool is_float = scheme.bias || e->recipe == &qp_recipe_transformers;
+    const float found = is_float ? qp_bias(zero) : (float)zero;
     if (scale != e->scale || found != e->zero)
         fail_msg("example %zu: expected scale %.9g, zero %g, found %.9g and %g", number,
                  (double)e->scale, (double)e->zero, (double)scale, (double)found);
@@ -122,14 +171,19 @@ static void sets_are_what_the_tools_make_of_them(void **state)
 
 static void ranges_that_no_scale_holds_are_refused(void **state)
 {
-    static const uint16_t huge[] = {0xff7f, 0x7f7f}; /* the ends of bf16 */
     static const struct {
         const struct qp_calibrator *recipe;
         const char *scheme;
-    } rows[] = {{&qp_recipe_llm_compressor, "int8:c0:asym:bf16"},
-                {&qp_recipe_mlx, "uint4:c0:bias:bf16"},
-                {&qp_recipe_gptqmodel, "int4:c0:f16"},
-                {&qp_recipe_bitsandbytes, "int8:c0:narrow"}};
+        uint16_t values[2];
+    } rows[] = {{&qp_recipe_llm_compressor, "int8:c0:asym:bf16", {LEAST, MOST_BF16}},
+                {&qp_recipe_llm_compressor_blocks, "mxfp4", {LEAST, MOST_BF16}},
+                {&qp_recipe_mlx, "uint4:c0:bias:bf16", {LEAST, MOST_BF16}},
+                {&qp_recipe_mlx_blocks, "mxfp4", {0x0010, ZERO}}, /* 2^-129 */
+                {&qp_recipe_gptqmodel, "int4:c0:f16", {LEAST, MOST_BF16}},
+                {&qp_recipe_bitsandbytes, "int8:c0:narrow", {LEAST, MOST_BF16}},
+                {&qp_recipe_transformers, "fp8:c0:f32", {TINY, ZERO}},
+                {&qp_recipe_comfy_fp8, "fp8:t:f32", {ZERO, ZERO}},
+                {&qp_recipe_comfy_blocks, "mxfp8", {TINY, ZERO}}};
     const struct qp_tile tile = {1, 2, 1, 2, 0};
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -139,8 +193,35 @@ static void ranges_that_no_scale_holds_are_refused(void **state)
                                          .rule = &rule};
         float seen[4] = {0}, scale;
         int32_t zero;
-        (void)rows[i].recipe->see(&c, 0, &tile, huge, seen);
+        (void)rows[i].recipe->see(&c, 0, &tile, rows[i].values, seen);
         assert_int_equal(rows[i].recipe->finish(&c, 0, 1, seen, &scale, &zero), 0);
+    }
+}
+
+static void factors_are_what_the_tools_make(void **state)
+{
+    static const struct {
+        const struct qp_calibrator *recipe;
+        enum qplan_dtype dtype;
+        float most, factor;
+    } rows[] = {
+        /* A rounded reciprocal, and its product with 2688; 1 where that is infinite. */
+        {&qp_recipe_llm_compressor_blocks, QPLAN_BF16, 40, 67.5f},
+        {&qp_recipe_llm_compressor_blocks, QPLAN_F16, 0.02f, 1},
+        {&qp_recipe_llm_compressor_blocks, QPLAN_F32, 0, 1},
+        {&qp_recipe_modelopt, QPLAN_BF16, 2688, 1},
+        {&qp_recipe_modelopt, QPLAN_F32, 0, 0},
+        {&qp_recipe_modelopt, QPLAN_F32, 0x1p-133f, 0}, /* 2^-9 of it is nothing */
+        {&qp_recipe_comfy_blocks, QPLAN_F32, 2688, 1},
+        {&qp_recipe_comfy_blocks, QPLAN_F16, 0x1p-13f, 0x1p-24f},
+        {&qp_recipe_comfy_blocks, QPLAN_F16, 0x1p-14f, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const float found = rows[i].recipe->factor(rows[i].dtype, rows[i].most);
+        if (found != rows[i].factor)
+            fail_msg("factor %zu: expected %.9g, found %.9g", i, (double)rows[i].factor,
+                     (double)found);
     }
 }
 
@@ -190,10 +271,14 @@ static void pieces_give_what_the_whole_gives(void **state)
     static const struct {
         const struct qp_calibrator *recipe;
         const char *scheme;
-    } rows[] = {{&qp_recipe_llm_compressor, "int8:t:asym"}, {&qp_recipe_llm_compressor, "int4:c1"},
-                {&qp_recipe_gptqmodel, "int8:t:asym:f16"},  {&qp_recipe_gptqmodel, "int4:g128:f16"},
-                {&qp_recipe_mlx, "uint4:t:bias"},           {&qp_recipe_mlx, "uint8:c1:bias"},
-                {&qp_recipe_mlx, "uint5:g128:bias"}};
+    } rows[] = {
+        {&qp_recipe_llm_compressor, "int8:t:asym"}, {&qp_recipe_llm_compressor, "int4:c1"},
+        {&qp_recipe_gptqmodel, "int8:t:asym:f16"},  {&qp_recipe_gptqmodel, "int4:g128:f16"},
+        {&qp_recipe_mlx, "uint4:t:bias"},           {&qp_recipe_mlx, "uint8:c1:bias"},
+        {&qp_recipe_mlx, "uint5:g128:bias"},        {&qp_recipe_llm_compressor_blocks, "mxfp4"},
+        {&qp_recipe_mlx_blocks, "mxfp8"},           {&qp_recipe_transformers, "fp8:b128x128:f32"},
+        {&qp_recipe_transformers, "fp8:t:f32"},     {&qp_recipe_comfy_fp8, "f8e5m2:t:f32"},
+        {&qp_recipe_comfy_int8, "int8:c1:f32"},     {&qp_recipe_comfy_blocks, "mxfp8"}};
     (void)state;
     /* Below 0: MLX's range does not hold it, and its scales are positive, as the record wants. */
     for (size_t i = 0; i < COUNT(values); i++)
@@ -216,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_are_what_the_tools_make_of_them),
         cmocka_unit_test(ranges_that_no_scale_holds_are_refused),
+        cmocka_unit_test(factors_are_what_the_tools_make),
         cmocka_unit_test(values_that_are_not_finite_are_counted),
         cmocka_unit_test(pieces_give_what_the_whole_gives),
     };

@@ -1,0 +1,128 @@
+/*
+ * mlx_blocks.c - the recipe of MLX for blocks of floats whose scales are bytes, as its CPU computes
+ * it: W is the type of the weights, and every step is rounded to it. For a set with the largest
+ * size m of a value and codes up to n:
+ *
+ *     nvfp4   s = e4m3(W(m / n))
+ *     mx      s is the power of two that is not below W(m / n), and 1 where that is 0
+ *     codes   of 8 bits the nearest to W(x / s); of 4 bits those whose difference from it, in f32,
+ *             is the least, of equal ones the smallest: so the code of 0 has no sign, and that of
+ *             values far beyond the largest is 0
+ *
+ * Powers below 2^-127 wrap around in the tool, and their values become huge: that is refused.
+ */
+#include "recipe.h"
+
+#include "kernels/dtypes/f8e4m3/f8e4m3.h"
+
+#include <math.h>
+
+/* ---- Parameters --------------------------------------------------------------------------------
+ */
+
+static float nvfp4_scale(const struct qp_calibration *c, float part)
+{
+    (void)c;
+    return qp_widen_f8e4m3(qp_narrow_f8e4m3(part));
+}
+
+static float mx_scale(const struct qp_calibration *c, float part)
+{
+    int exponent;
+    const bool is_power = frexpf(part, &exponent) == 0.5f;
+    (void)c;
+    if (part == 0)
+        return 1;
+    return exponent - is_power < -127 ? NAN : ldexpf(1, exponent - is_power);
+}
+
+static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
+                     void *scale, int32_t *zero)
+{
+    const bool is_nvfp4 = c->rule->scale_dtype == QPLAN_F8E4M3;
+    (void)pass;
+    qp_recipe_parts(c, n, state, (float)c->rule->type->largest, scale);
+    qp_recipe_round_all(c, n, scale);
+    return qp_recipe_scales(c, n, scale, zero, is_nvfp4 ? nvfp4_scale : mx_scale);
+}
+
+/* ---- Codes -------------------------------------------------------------------------------------
+ */
+
+#define SIZES 8 /* of codes of 4 bits */
+
+/* Up to this the differences from all sizes are exact, or at least not equal. */
+#define FAR 0x1p20f
+
+/* Of a quotient beyond that: the first with the least difference in f32. */
+static unsigned far_code(float size)
+{
+    static const float sizes[SIZES] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    unsigned code = 0;
+    for (unsigned i = 1; i < SIZES; i++)
+        code = size - sizes[i] < size - sizes[code] ? i : code;
+    return code;
+}
+
+/*
+ * Between two sizes both differences are exact where they are nearly equal, so that a quotient up
+ * to the largest size has the nearest one, or the smaller of two.
+ */
+static uint8_t near_code(float size)
+{
+    return (uint8_t)((size > 0.25f) + (size > 0.75f) + (size > 1.25f) + (size > 1.75f) +
+                     (size > 2.5f) + (size > 3.5f) + (size > 5));
+}
+
+static void small_codes(uint8_t sign, size_t n, const float *t, uint8_t *codes)
+{
+    unsigned n_far = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t code = near_code(fabsf(t[i]));
+        codes[i] = (uint8_t)(code | (t[i] < -0.25f ? sign : 0));
+        n_far += fabsf(t[i]) <= FAR ? 0u : 1u;
+    }
+    for (size_t i = 0; n_far > 0 && i < n; i++) { /* also where the scale is 0 */
+        if (fabsf(t[i]) <= FAR)
+            continue;
+        const unsigned code = far_code(fabsf(t[i]));
+        codes[i] = (uint8_t)(code | (code > 0 && t[i] < 0 ? sign : 0u));
+    }
+}
+
+static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *t,
+                   uint8_t *codes)
+{
+    qp_recipe_divide(to, run, t);
+    qp_recipe_round(to->c, to->c->kernels->dtype, run->n, t);
+    if (to->c->rule->type->bits == 4)
+        small_codes(to->c->rule->type->grid.sign, run->n, t, codes);
+    else
+        qp_recipe_floats(to->c->rule, run->n, t, codes);
+}
+
+static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                       const void *scale, const int32_t *zero, uint8_t *codes)
+{
+    const struct qp_recipe_codes to = {c, scale, zero, codes, encode};
+    qp_recipe_make_codes(&to, tile, src);
+}
+
+static bool makes(const struct qplan_scheme *scheme)
+{
+    return qp_recipe_is_floats(scheme, QPLAN_E8M0) || qp_recipe_is_floats(scheme, QPLAN_F8E4M3);
+}
+
+const struct qp_calibrator qp_recipe_mlx_blocks = {
+    .name = "reference:mlx",
+    .method = "minmax",
+    .can_clip = true,
+    .from_source = true,
+    .passes = 1,
+    .state_bytes = 2 * sizeof(double),
+    .see = qp_ranges_see,
+    .merge = qp_ranges_merge,
+    .finish = finish,
+    .codes = make_codes,
+    .makes = makes,
+};
