@@ -10,22 +10,13 @@
 #include <math.h>
 #include <string.h>
 
-/* What is found in a pass, of a set. */
-struct state {
-    uint64_t n; /* values */
-    union {
-        struct qp_trial_sums sums;
-        int64_t errors[QP_MSE_LEVELS];
-    };
-};
-
 /* A tile that is being seen. */
 struct seeing {
     const struct qp_calibration *c;
     struct qp_mse_pass pass;
     const struct qp_trial_kernels *kernels;
     const struct qp_quantizer *quantizer; /* from working precision */
-    struct state *states;
+    struct qp_mse_state *states;
 };
 
 /* ---- The passes of a level ---------------------------------------------------------------------
@@ -41,7 +32,7 @@ static const struct qp_mse_pass passes[] = {
 };
 
 #define COUNT(array) ((unsigned)(sizeof(array) / sizeof(array)[0]))
-#define FAST_PASSES  7
+#define FAST_PASSES  QP_MSE_FAST_PASSES
 #define BEST_PASSES  (COUNT(passes) + 1)
 #define EXACT_PASSES (COUNT(passes) + QP_MSE_DENSE_PARTS + 3)
 
@@ -157,8 +148,8 @@ struct units {
     double x, q;
 };
 
-static struct solution solve(const struct qp_calibration *c, const struct state *state, unsigned k,
-                             const struct units *unit)
+static struct solution solve(const struct qp_calibration *c, const struct qp_mse_state *state,
+                             unsigned k, const struct units *unit)
 {
     const struct qp_trial_sums *sums = &state->sums;
     const double xq = (double)sums->xq[k] * unit->x, qq = (double)sums->qq[k] * unit->q;
@@ -180,7 +171,7 @@ static struct solution solve(const struct qp_calibration *c, const struct state 
 }
 
 static void take_trials(const struct qp_calibration *c, const struct qp_mse_pass *pass,
-                        const struct state *state, struct qp_mse_known *known)
+                        const struct qp_mse_state *state, struct qp_mse_known *known)
 {
     struct qp_mse_trial trials[QP_TRIALS];
     const unsigned n = qp_mse_trials(c->rule, is_positive(c), pass, known, trials);
@@ -318,7 +309,7 @@ static void merge(const struct qp_calibration *c, unsigned pass, void *state, si
 {
     int64_t *to = state;
     const int64_t *from = of_tile;
-    const size_t words = sizeof(struct state) / sizeof *to;
+    const size_t words = sizeof(struct qp_mse_state) / sizeof *to;
     if (pass == 0) {
         qp_ranges_merge(c, pass, state, n_all, first, of_tile, n);
         return;
@@ -351,7 +342,7 @@ static size_t begin(const struct qp_calibration *c, size_t n, void *state, void 
 }
 
 /* The least error wins; of equal ones minmax, then the lower level. */
-static void end(const struct qp_calibration *c, const struct state *state,
+static void end(const struct qp_calibration *c, const struct qp_mse_state *state,
                 const struct qp_mse_known *known, size_t i, void *scale, int32_t *zero)
 {
     unsigned best = 0;
@@ -369,7 +360,7 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 {
     const enum qp_mse_level level = (enum qp_mse_level)c->calibrator->level;
     const struct qp_mse_pass at = pass_of(level, pass), next = pass_of(level, pass + 1);
-    const struct state *states = state;
+    const struct qp_mse_state *states = state;
     if (at.move == QP_MSE_RANGE)
         return begin(c, n, state, scale, zero);
     for (size_t i = 0; i < n; i++) {
@@ -389,7 +380,7 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
     {                                                                                              \
         .name = (NAME), .method = (NAME), .can_clip = true, .nearest = true, .from_source = true,  \
         .either_sign = true, .takes_weights = true, .level = (LEVEL), .passes = (PASSES),          \
-        .state_bytes = sizeof(struct state), .known_bytes = sizeof(struct qp_mse_known),           \
+        .state_bytes = sizeof(struct qp_mse_state), .known_bytes = sizeof(struct qp_mse_known),    \
         .see = see, .merge = merge, .finish = finish                                               \
     }
 

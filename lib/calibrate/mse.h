@@ -38,6 +38,9 @@ struct qp_mse_pass {
 
 #define QP_MSE_DENSE_PARTS 24
 
+/* What a search of the first level needs of a calibrator. */
+#define QP_MSE_FAST_PASSES 7
+
 /* A way to make codes: rne(x * step + shift), for x relative to the set's unit. */
 struct qp_mse_trial {
     double step, shift;
@@ -45,6 +48,15 @@ struct qp_mse_trial {
     int32_t zero; /* the zero point; of biased codes, quarters of a code that they are shifted by */
     int sign;     /* of the scale */
     double spread; /* the distance to its neighbours, as a share */
+};
+
+/* What is found in a pass, of a set. */
+struct qp_mse_state {
+    uint64_t n; /* values */
+    union {
+        struct qp_trial_sums sums;
+        int64_t errors[QP_MSE_LEVELS];
+    };
 };
 
 /* Parameters as the quantizer takes them. */

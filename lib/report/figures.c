@@ -55,6 +55,16 @@ const char *qp_report_recipe(const struct qplan_report *report)
     return NULL;
 }
 
+bool qp_report_is_rounded(const struct qplan_report *report)
+{
+    struct qp_calibrator made;
+    bool found = false;
+    for (size_t i = 0; i < report->n_rows && !found; i++)
+        found =
+            qp_calibrator_recorded(report->rows[i].tested->tensor->calibrate, &made) && made.rounds;
+    return found;
+}
+
 /* ---- Sums --------------------------------------------------------------------------------------
  */
 
