@@ -93,8 +93,9 @@ static enum qplan_status show_imatrix(const struct args *args, const char *path,
 /* What goes with --sensitivity alone, and what does not. */
 static enum qplan_status check_sensitivity(const struct args *args, struct qplan_error *err)
 {
-    static const char *const needed_by[] = {"candidates", "calibrate", "importance",
-                                            "importance-missing", "positive-scales"};
+    static const char *const needed_by[] = {"candidates",         "calibrate", "importance",
+                                            "importance-missing", "hessian",   "hessian-damp",
+                                            "positive-scales"};
     static const char *const refused[] = {"against", "fail-if", "gate-min-elements"};
     char flag[CLI_SHOWN];
     if (args_has(args, "sensitivity")) {

@@ -2,16 +2,33 @@
  * cmd_verify.c - qplan verify: the proof that a file is what its source and its stored parameters
  * give. The answer is the exit code; the report says the rest.
  */
+#include "plan_args.h"
 #include "task.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static const struct arg_option proof_rows[] = {
     {.name = "exact", .help = "compute every code again too, and compare byte for byte"},
+    {.name = "importance",
+     .value = "FILE",
+     .repeat = true,
+     .help = "with --exact: the importance that FILE was made with"},
+    {.name = "hessian",
+     .value = "FILE",
+     .help = "with --exact: the Hessians that it was made with"},
+    {.name = "hessian-damp",
+     .value = "X",
+     .help = "with --hessian: what was added to their diagonals",
+     .fallback = "0.01"},
+    {.name = "allow-unproven",
+     .help = "only measure codes that are not provable without --exact: those\n"
+             "that were rounded by a Hessian"},
     {.name = "allow-unquantized", .help = "FILE may be a mere copy, with nothing quantized in it"},
 };
 
-static const struct arg_group proof_options = {"Proof", proof_rows, 2};
+static const struct arg_group proof_options = {"Proof", proof_rows,
+                                               sizeof proof_rows / sizeof proof_rows[0]};
 
 static const struct arg_option options[] = {
     {.name = "fail-if",
@@ -33,16 +50,31 @@ static const struct arg_group *const groups[] = {&proof_options,       &gate_opt
 struct verification {
     const struct args *args;
     struct task task;
+    struct qplan_inspect_options prove;
     const char *file_path, *source_path;
     struct qplan_checkpoint *file, *source;
     struct qplan_report *report;
 };
+
+/* What the file was made with is of use only where it is computed again. */
+static enum qplan_status read_data(struct verification *v, struct qplan_error *err)
+{
+    struct qplan_inspect_options *prove = &v->prove;
+    prove->exact = args_has(v->args, "exact");
+    prove->n_importance = args_values(v->args, "importance", &prove->importance);
+    CLI_TRY(plan_args_hessian(v->args, &prove->hessian, &prove->hessian_damp, err));
+    if (prove->exact || (!prove->n_importance && !prove->hessian))
+        return QPLAN_OK;
+    return cli_fail(err, QPLAN_ERR_USAGE, prove->hessian ? "--hessian" : "--importance",
+                    "needs --exact");
+}
 
 static enum qplan_status read_options(struct verification *v, struct qplan_error *err)
 {
     CLI_TRY(task_begin(&v->task, v->args, err));
     CLI_TRY(task_read_gates(&v->task, v->args, err));
     CLI_TRY(task_model_path(v->args, 0, "FILE", &v->file_path, err));
+    CLI_TRY(read_data(v, err));
     return task_model_path(v->args, 1, "SOURCE", &v->source_path, err);
 }
 
@@ -50,10 +82,14 @@ static void summary(const struct verification *v)
 {
     const struct qplan_totals *totals = qplan_report_totals(v->report);
     char file[3 * CLI_SHOWN], source[3 * CLI_SHOWN];
-    task_summary(&v->task, "%s: proven against %s, %" PRIu64 " quantized, %" PRIu64 " kept",
+    char unproven[64] = "";
+    if (totals->unproven)
+        (void)snprintf(unproven, sizeof unproven, ", %" PRIu64 " not proven", totals->unproven);
+    task_summary(&v->task, "%s: %s against %s, %" PRIu64 " quantized, %" PRIu64 " kept%s",
                  cli_escape(file, sizeof file, v->file_path),
-                 cli_escape(source, sizeof source, v->source_path), totals->quantized,
-                 totals->kept);
+                 totals->unproven ? "measured" : "proven",
+                 cli_escape(source, sizeof source, v->source_path), totals->quantized, totals->kept,
+                 unproven);
 }
 
 static enum qplan_status run_all(struct verification *v, struct qplan_error *err)
@@ -62,15 +98,13 @@ static enum qplan_status run_all(struct verification *v, struct qplan_error *err
     CLI_TRY(qplan_checkpoint_open(&v->file, v->file_path, err));
     CLI_TRY(qplan_checkpoint_open(&v->source, v->source_path, err));
     CLI_TRY(qplan_checkpoint_decode(v->source, err));
-    struct qplan_inspect_options prove = {
-        .against = v->source,
-        .prove = true,
-        .exact = args_has(v->args, "exact"),
-        .allow_unquantized = args_has(v->args, "allow-unquantized"),
-        .gates = task_gates(&v->task),
-        .n_gates = v->task.n_gates,
-    };
-    enum qplan_status status = qplan_inspect(&v->report, v->file, &prove, &v->task.run, err);
+    v->prove.against = v->source;
+    v->prove.prove = true;
+    v->prove.allow_unproven = args_has(v->args, "allow-unproven");
+    v->prove.allow_unquantized = args_has(v->args, "allow-unquantized");
+    v->prove.gates = task_gates(&v->task);
+    v->prove.n_gates = v->task.n_gates;
+    enum qplan_status status = qplan_inspect(&v->report, v->file, &v->prove, &v->task.run, err);
     bool proven = status == QPLAN_OK;
     status = task_show(&v->task, TASK_REPORT_PATTERNS, status, v->report, err);
     if (proven)

@@ -9,6 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of an element of any type. */
+#define MOST_BITS 64
+
+/* More added to a diagonal than this many times its mean leaves nothing of the rest. */
+#define MOST_DAMP 1000
+
 /* ---- House rules ------------------------------------------------------------------------------*/
 
 static enum qplan_status clash(const char *a, const char *b, struct qplan_error *err)
@@ -33,13 +39,19 @@ static enum qplan_status check_pairs(const struct args *args, struct qplan_error
     return QPLAN_OK;
 }
 
+/* Whether an option names data that methods need, or says how to take them. */
+static bool is_data_option(const char *name)
+{
+    return strcmp(name, "importance") == 0 || strncmp(name, "hessian", strlen("hessian")) == 0;
+}
+
 /* Refuses every option of the group, itself excepted, beside the option given. */
 static enum qplan_status check_group(const struct args *args, const char *option,
                                      const struct arg_group *group, struct qplan_error *err)
 {
     for (size_t i = 0; i < group->n_options; i++) {
         const char *name = group->options[i].name;
-        const bool is_data = strcmp(name, "importance") == 0; /* which a document cannot hold */
+        const bool is_data = is_data_option(name); /* which a document cannot hold */
         if (strcmp(name, option) != 0 && !is_data && args_has(args, name))
             return clash(option, name, err);
     }
@@ -236,6 +248,15 @@ static enum qplan_status read_listed(const struct args *args, const char *name, 
                 : QPLAN_OK;
 }
 
+enum qplan_status plan_args_hessian(const struct args *args, const char **path, double *damp,
+                                    struct qplan_error *err)
+{
+    *path = args_value(args, "hessian");
+    if (!*path && args_has(args, "hessian-damp"))
+        return cli_fail(err, QPLAN_ERR_USAGE, "--hessian-damp", "needs --hessian");
+    return value_decimal(args, "hessian-damp", MOST_DAMP, damp, err);
+}
+
 enum qplan_status plan_args_calibration(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err)
 {
@@ -245,6 +266,7 @@ enum qplan_status plan_args_calibration(struct qplan_plan_options *options, cons
     options->n_importance = args_values(args, "importance", &options->importance);
     CLI_TRY(value_choice(args, "importance-missing", "policy", &place, err));
     options->importance_required = place > 0;
+    CLI_TRY(plan_args_hessian(args, &options->hessian, &options->hessian_damp, err));
     if (!text || !qplan_calibrator_is(text)) /* one that is written as it is listed, or none */
         return read_listed(args, "calibrate", "method", qplan_calibrator_name, &options->calibrate,
                            err);
@@ -280,9 +302,6 @@ static enum qplan_status read_activations(struct qplan_plan_options *options,
         options->activations = place ? QPLAN_ACTIVATIONS_DYNAMIC : QPLAN_ACTIVATIONS_NONE;
     return QPLAN_OK;
 }
-
-/* Of an element of any type. */
-#define MOST_BITS 64
 
 enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
                                  struct qplan_error *err)
@@ -345,6 +364,8 @@ enum qplan_status plan_args_make(struct qplan_plan **out, struct plan_args *plan
         if (status == QPLAN_OK)
             status =
                 qplan_plan_add_importance(*out, options->importance, options->n_importance, err);
+        if (status == QPLAN_OK && options->hessian)
+            status = qplan_plan_add_hessian(*out, options->hessian, options->hessian_damp, err);
         if (status != QPLAN_OK) {
             qplan_plan_free(*out);
             *out = NULL;

@@ -21,6 +21,10 @@ struct plan_args {
 };
 
 /* Reads the options of the group Calibration. */
+/* Reads --hessian and --hessian-damp. */
+enum qplan_status plan_args_hessian(const struct args *args, const char **path, double *damp,
+                                    struct qplan_error *err);
+
 enum qplan_status plan_args_calibration(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err);
 

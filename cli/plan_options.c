@@ -55,8 +55,9 @@ static const struct arg_option calibration_options[] = {
      .value = "METHOD",
      .help = "how scale and zero point of a set are chosen: minmax, percentile:P\n"
              "or the least squared error by mse, mse:best or mse:exact, which\n"
-             "lowers the error of weights and need not help a language model",
-     .fallback = "minmax"},
+             "lowers the error of weights and need not help a language model;\n"
+             "ldlq rounds by a --hessian",
+     .fallback = "minmax; ldlq with --hessian"},
     {.name = "importance",
      .value = "FILE",
      .repeat = true,
@@ -65,8 +66,17 @@ static const struct arg_option calibration_options[] = {
              "for language models this helps most"},
     {.name = "importance-missing",
      .value = "warn|error",
-     .help = "what to do about weights that no such file knows",
+     .help = "what to do about weights that no such file knows, or no --hessian",
      .fallback = "warn"},
+    {.name = "hessian",
+     .value = "FILE",
+     .help = "round by how inputs of each weight go together, so that the error\n"
+             "of one code makes up for that of others: safetensors with\n"
+             "NAME.hessian; for language models this helps more than all else"},
+    {.name = "hessian-damp",
+     .value = "X",
+     .help = "added to the diagonal of a Hessian, as a share of its mean",
+     .fallback = "0.01"},
     {.name = "positive-scales", .help = "no scale below 0, which mse gives symmetric codes"},
 };
 

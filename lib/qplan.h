@@ -75,6 +75,9 @@ enum qplan_advice {
     QPLAN_ADVICE_OPERATORS,   /* qplan_op_at walks all operators */
     QPLAN_ADVICE_SELECT,      /* .select or .rules of qplan_plan_options quantize further tensors */
     QPLAN_ADVICE_IMPORTANCE,  /* qplan_plan_add_importance reads the files */
+    QPLAN_ADVICE_HESSIAN,     /* qplan_plan_add_hessian, or .hessian of options, reads the file */
+    QPLAN_ADVICE_EXACT,       /* .exact of qplan_inspect_options proves it with the file that it was
+                               * made with; .allow_unproven goes without */
     QPLAN_ADVICE_UNQUANTIZED  /* .allow_unquantized of qplan_inspect_options takes a mere copy */
 };
 
@@ -436,7 +439,10 @@ struct qplan_plan_options {
     /* Files that tell how much each input channel matters: imatrix of llama.cpp, or safetensors. */
     const char *const *importance;
     size_t n_importance;
-    bool importance_required; /* all tensors that could have some must */
+    bool importance_required; /* all tensors that could have some must, and those for Hessians */
+    /* A file of Hessians: then the usual method is ldlq, which rounds by them. */
+    const char *hessian; /* NULL = none */
+    double hessian_damp; /* the share of its mean that is added to a diagonal; 0 = the usual */
     const char *const *include;
     size_t n_include;
     const char *const *exclude;
@@ -516,6 +522,16 @@ enum qplan_status qplan_importance_write_text(const char *path, qplan_write_fn w
  */
 enum qplan_status qplan_plan_add_importance(struct qplan_plan *plan, const char *const *paths,
                                             size_t n, struct qplan_error *err);
+
+/* What is added to the diagonal of a Hessian where nothing else is asked for. */
+#define QPLAN_HESSIAN_DAMP 0.01
+
+/*
+ * Opens a file of Hessians for a plan that was read from a document, and wants it; a damp of 0 is
+ * the usual one. INVALID, IO, MEMORY.
+ */
+enum qplan_status qplan_plan_add_hessian(struct qplan_plan *plan, const char *path, double damp,
+                                         struct qplan_error *err);
 
 /* Reads a plan document. name is what errors call it, for example the path it came from. */
 enum qplan_status qplan_plan_read(struct qplan_plan **out,
@@ -817,7 +833,14 @@ struct qplan_inspect_options {
     const struct qplan_checkpoint *against; /* the source, to measure; or NULL */
     bool prove;                             /* verify: a source tensor missing is an offence */
     bool exact; /* with a source: compute every byte of quantized tensors again and compare */
-    bool allow_unquantized;     /* verify: a mere copy of the source is none */
+    bool allow_unquantized; /* verify: a mere copy of the source is none */
+    bool allow_unproven; /* verify: codes that were rounded by a Hessian, and are not computed again
+                          * by .exact, are none either; they are measured */
+    /* With .exact: what the file was made with besides its source. */
+    const char *const *importance;
+    size_t n_importance;
+    const char *hessian;
+    double hessian_damp;        /* 0 = the usual one */
     const char *const *include; /* report only tensors that one of these matches */
     size_t n_include;
     const struct qplan_gate *const *gates;
@@ -853,6 +876,7 @@ struct qplan_totals {
     uint64_t source_bytes, code_bytes, param_bytes, kept_bytes, data_bytes;
     uint64_t file_bytes;
     struct qplan_maybe ratio_ideal, ratio, bpw;
+    uint64_t unproven; /* quantized tensors that were measured, but not proven */
 };
 const struct qplan_totals *qplan_report_totals(const struct qplan_report *report);
 

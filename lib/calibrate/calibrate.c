@@ -23,6 +23,7 @@ static const struct {
     {"mse:best", &qp_calibrate_mse[1], NULL},
     {"mse:exact", &qp_calibrate_mse[2], NULL},
     {"percentile:P", &qp_calibrate_percentile, qp_percentile_read},
+    {"ldlq", &qp_calibrate_ldlq, NULL},
 };
 
 static const struct qp_calibrator *const recipes[] = {
@@ -94,8 +95,9 @@ static const struct qp_calibrator *make(const struct qp_calibrator *method, bool
     static const char *const suffixes[2][2] = {{"", WEIGHTED}, {POSITIVE, POSITIVE WEIGHTED}};
     struct qp_calibrator made = *method;
     const size_t n = strcspn(method->name, "+");
-    made.name = qp_arena_join(arena, method->name, n, suffixes[positive][weighted]);
-    made.method = qp_arena_join(arena, method->name, n, suffixes[false][weighted]);
+    const bool says = weighted && method->takes_weights; /* others always are, or never */
+    made.name = qp_arena_join(arena, method->name, n, suffixes[positive][says]);
+    made.method = qp_arena_join(arena, method->name, n, suffixes[false][says]);
     if (positive)
         make_positive(&made);
     if (weighted)

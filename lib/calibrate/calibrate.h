@@ -62,6 +62,7 @@ struct qp_calibrator {
     bool either_sign;   /* scales of symmetric codes may be below 0 */
     bool takes_weights; /* errors may be weighted by the importance of columns */
     bool weighted;      /* and they are */
+    bool rounds;        /* codes are made by a Hessian, when the parameters are stored */
     unsigned level;     /* how much is tried, where the row is one of several */
     uint64_t parameter; /* of a method that has one: NAME:PARAMETER */
     unsigned passes;    /* over all values of a set, before its parameters are known */
@@ -202,7 +203,7 @@ void qp_ranges_merge(const struct qp_calibration *c, unsigned pass, void *state,
                      size_t first, const void *of_tile, size_t n);
 
 extern const struct qp_calibrator qp_calibrate_minmax;
-extern const struct qp_calibrator qp_calibrate_percentile;
+extern const struct qp_calibrator qp_calibrate_percentile, qp_calibrate_ldlq;
 
 /* Reads P of percentile:P, above 50 and at most 100, with six digits behind the point at the most.
  */

@@ -26,11 +26,10 @@ static const struct qp_mse_pass passes[] = {
 };
 
 #define COUNT(array) ((unsigned)(sizeof(array) / sizeof(array)[0]))
-#define FAST_PASSES  7
+#define FAST_PASSES  QP_MSE_FAST_PASSES
 #define BEST_PASSES  (COUNT(passes) + 1)
 #define EXACT_PASSES (COUNT(passes) + QP_MSE_DENSE_PARTS + 3)
 
-_Static_assert(QP_MSE_FAST_PARTS == FAST_PASSES - 1, "a part for each pass but the first");
 _Static_assert(QP_MSE_BEST_PARTS == BEST_PASSES - 1, "a part for each pass but the first");
 _Static_assert(QP_MSE_EXACT_PARTS == EXACT_PASSES - 1, "a part for each pass but the first");
 

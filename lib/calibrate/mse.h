@@ -50,6 +50,9 @@ struct qp_mse_pass {
 #define QP_MSE_BEST_PARTS  12
 #define QP_MSE_EXACT_PARTS 38
 
+/* All passes of the first level. */
+#define QP_MSE_FAST_PASSES (QP_MSE_FAST_PARTS + 1)
+
 /* Ways to make codes of x relative to the set's unit, and where they come from. */
 struct qp_mse_trials {
     struct qp_trials codes;

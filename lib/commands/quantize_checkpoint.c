@@ -32,6 +32,8 @@ static enum qplan_status report_on(struct qplan_report **report,
         .source = needs_source(options) ? plan->checkpoint : NULL,
         .plan = plan,
         .prove = options->verify,
+        .with = {.hessians = plan->hessians.is_open ? &plan->hessians : NULL,
+                 .hessian_damp = plan->hessian_damp},
         .allow_unquantized = true, /* the plan has warned of it */
         .gates = options->gates,
         .n_gates = options->n_gates,
@@ -64,22 +66,23 @@ static enum qplan_status check_written(struct qplan_report **report, const struc
 
 /* Data that changed under the run explains whatever was found in it. */
 static enum qplan_status write_tensors(const struct qplan_plan *plan, const struct qp_outs *outs,
-                                       const struct qplan_run *run, bool *all_threads,
+                                       const struct qplan_run *run, struct qp_run_notes *notes,
                                        struct qplan_error *err)
 {
-    enum qplan_status status = qp_run_units(plan, outs, QP_ALL_ROLES, run, all_threads, err);
+    enum qplan_status status = qp_run_units(plan, outs, QP_ALL_ROLES, run, notes, err);
     if (status != QPLAN_OK && status != QPLAN_ERR_VALUE)
         return status;
     QP_TRY(qp_source_unchanged(&plan->checkpoint->source, err));
     return status;
 }
 
-static enum qplan_status commit(struct qp_outs *outs, struct qplan_report *report, bool all_threads,
-                                struct qplan_error *err)
+static enum qplan_status commit(struct qp_outs *outs, struct qplan_report *report,
+                                const struct qp_run_notes *notes, struct qplan_error *err)
 {
     bool synced;
     QP_TRY(qp_outs_commit(outs, &report->owned->source, &synced, err));
-    return qp_report_notes(report, all_threads, synced, err);
+    QP_TRY(qp_report_warn(report, &notes->warnings, err));
+    return qp_report_notes(report, !notes->fewer_threads, synced, err);
 }
 
 static void add_needs(struct qp_device_need *need, const struct qplan_plan *plan)
@@ -111,7 +114,7 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
                                  const struct qplan_run *run, struct qplan_error *err)
 {
     struct qp_outs outs;
-    bool all_threads = true;
+    struct qp_run_notes notes = {.fewer_threads = false};
     *report = NULL;
     QP_TRY(qp_plan_check_weights(plan, err));
     QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
@@ -122,11 +125,12 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
                                             .source = &plan->checkpoint->source,
                                             .side = &plan->side};
     QP_TRY(qp_outs_open(&outs, &request, err));
-    enum qplan_status status = write_tensors(plan, &outs, run, &all_threads, err);
+    enum qplan_status status = write_tensors(plan, &outs, run, &notes, err);
     if (status == QPLAN_OK)
         status = check_written(report, plan, &outs, options, run, err);
     if (status == QPLAN_OK && *report)
-        status = commit(&outs, *report, all_threads, err);
+        status = commit(&outs, *report, &notes, err);
+    qp_run_notes_free(&notes);
     qp_outs_discard(&outs);
     if (status != QPLAN_OK && status != QPLAN_ERR_PROOF) {
         qplan_report_free(*report);

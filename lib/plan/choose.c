@@ -44,6 +44,11 @@ static enum qplan_status add_patterns(struct qp_chooser *chooser, enum qp_choice
     return QPLAN_OK;
 }
 
+static const char *usual_method(const struct qplan_plan_options *options)
+{
+    return options->calibrate ? options->calibrate : options->hessian ? "ldlq" : "minmax";
+}
+
 enum qplan_status qp_chooser_make(struct qp_chooser *chooser,
                                   const struct qplan_plan_options *options,
                                   const struct qp_format *format, const struct qp_listing *listing,
@@ -57,8 +62,7 @@ enum qplan_status qp_chooser_make(struct qp_chooser *chooser,
         .is_conv1d = qp_is_model_type(listing, QP_CONV1D_TYPES),
         .scheme = &options->scheme,
     };
-    QP_TRY(qp_calibrator_make(options->calibrate ? options->calibrate : "minmax", arena,
-                              &chooser->calibrator, err));
+    QP_TRY(qp_calibrator_make(usual_method(options), arena, &chooser->calibrator, err));
     if (!chooser->calibrator)
         return qp_fail_name(err, QPLAN_ERR_USAGE, "calibrate", "unknown method", options->calibrate,
                             qplan_calibrator_name);

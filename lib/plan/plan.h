@@ -6,6 +6,7 @@
 
 #include "lib/base/warning.h"
 #include "lib/calibrate/calibrate.h"
+#include "lib/importance/hessian.h"
 #include "lib/store/arrange.h"
 #include "lib/store/news.h"
 #include "lib/store/side.h"
@@ -16,6 +17,7 @@ struct qp_plan_tensor {
     const float *importance;       /* of its columns, at most 1 each; NULL = they are all alike */
     bool has_importance;           /* it is known */
     double importance_unit;        /* then: what 1 stands for, by which tensors compare */
+    struct qp_hessian hessian;     /* that codes are rounded by; no ->entry = by none */
     const char *rule;              /* the decision that won, "select:all"; NULL = none was asked */
     const char *reason;            /* why it is kept, or NULL */
     const struct qp_tensor *unfit; /* whose shape the scheme or the layout does not allow: it is
@@ -34,6 +36,8 @@ struct qplan_plan {
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
     bool positive_scales;           /* no calibrator may choose others */
+    struct qp_hessians hessians;    /* that tensors are rounded by */
+    double hessian_damp;            /* the share of the mean that is added to a diagonal */
     bool may_divide;                /* the members of a family need not agree */
     struct qp_plan_tensor *tensors; /* one for each of the sources, in name order */
     size_t n_tensors, n_quantized;
@@ -66,7 +70,26 @@ static inline bool qp_is_quantized(const struct qp_plan_tensor *t)
 enum qplan_status qp_plan_weigh(struct qplan_plan *plan, const struct qplan_plan_options *options,
                                 struct qplan_error *err);
 
-/* INVALID if a tensor needs importance and has none: a document says so, and no file came with it.
+/* Gives a tensor the importance that is known of its columns, if any is. INVALID, MEMORY. */
+struct qp_importance;
+enum qplan_status qp_plan_weigh_tensor(struct qp_plan_tensor *t,
+                                       const struct qp_importance *importance,
+                                       struct qp_arena *arena, struct qplan_error *err);
+
+/*
+ * Gives every tensor whose calibrator rounds by it the Hessian that the file of the options has;
+ * the others are calibrated in another way. USAGE if there is none such, or no file; INVALID if the
+ * file is bad, or all tensors are wanted and some are not known.
+ */
+enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan_options *options,
+                                struct qplan_error *err);
+
+/* Gives a tensor its Hessian, if there is one, and the importance that its diagonal is. */
+enum qplan_status qp_plan_round_tensor(struct qp_plan_tensor *t, const struct qp_hessians *hessians,
+                                       struct qp_arena *arena, struct qplan_error *err);
+
+/* INVALID if a tensor needs importance or a Hessian and has none: a document says so, and no file
+ * came with it.
  */
 enum qplan_status qp_plan_check_weights(const struct qplan_plan *plan, struct qplan_error *err);
 

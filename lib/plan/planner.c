@@ -68,6 +68,7 @@ void qplan_plan_free(struct qplan_plan *plan)
     qp_news_free(&plan->news);
     qp_free(plan->outputs);
     qp_free(plan->parts);
+    qp_hessians_close(&plan->hessians);
     qp_arena_free(&plan->arena);
     qp_free(plan);
 }
@@ -229,6 +230,21 @@ static enum qplan_status use_positive(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
+/* Rounding by a Hessian works in f32. */
+static enum qplan_status check_rounded(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    char subject[512];
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (qp_is_quantized(t) && t->calibrator->rounds && t->source->storage == QPLAN_STORAGE_F64)
+            return qp_fail(err, QPLAN_ERR_INVALID,
+                           qp_checkpoint_subject(subject, plan->checkpoint, t->source),
+                           "%s is not for this type: expected F32, F16 or BF16, found F64",
+                           t->calibrator->name);
+    }
+    return QPLAN_OK;
+}
+
 /* The recipe of the layout's tool takes the place of the calibrator. */
 static enum qplan_status use_recipe(const struct qplan_plan *plan, struct qp_plan_tensor *t,
                                     struct qplan_error *err)
@@ -257,6 +273,7 @@ static enum qplan_status use_recipe(const struct qplan_plan *plan, struct qp_pla
 
 static enum qplan_status use_variants(struct qplan_plan *plan, struct qplan_error *err)
 {
+    QP_TRY(check_rounded(plan, err));
     if (plan->positive_scales)
         QP_TRY(use_positive(plan, err));
     if (plan->options.arithmetic == QPLAN_ARITHMETIC_QPLAN)
@@ -434,6 +451,8 @@ enum qplan_status qp_plan_make_as(struct qplan_plan **out,
         status = take_chosen(plan, chosen, err);
     if (status == QPLAN_OK)
         status = qp_plan_check(plan, err);
+    if (status == QPLAN_OK)
+        status = qp_plan_round(plan, options, err);
     if (status == QPLAN_OK && options->n_importance)
         status = qp_plan_weigh(plan, options, err);
     if (status == QPLAN_OK)

@@ -21,13 +21,14 @@ static bool takes_weights(const struct qp_plan_tensor *t)
     return qp_is_quantized(t) && t->calibrator->takes_weights;
 }
 
-static enum qplan_status find(struct qplan_plan *plan, const struct qp_importance *importance,
-                              struct qp_plan_tensor *t, struct qplan_error *err)
+enum qplan_status qp_plan_weigh_tensor(struct qp_plan_tensor *t,
+                                       const struct qp_importance *importance,
+                                       struct qp_arena *arena, struct qplan_error *err)
 {
     const struct qp_tensor *source = t->source;
     const uint64_t n = source->shape[source->rank - 1];
-    QP_TRY(qp_importance_of(importance, source->name, n, &plan->arena, &t->importance,
-                            &t->importance_unit, err));
+    QP_TRY(qp_importance_of(importance, source->name, n, arena, &t->importance, &t->importance_unit,
+                            err));
     t->has_importance = t->importance != NULL;
     uint64_t alike = 0;
     while (t->importance && alike < n && !(t->importance[alike] < 1)) /* the largest is 1 */
@@ -88,7 +89,7 @@ static enum qplan_status weigh_tensors(struct qplan_plan *plan,
         struct qp_plan_tensor *t = &plan->tensors[i];
         if (!takes_weights(t))
             continue;
-        QP_TRY(find(plan, importance, t, err));
+        QP_TRY(qp_plan_weigh_tensor(t, importance, &plan->arena, err));
         if (t->has_importance)
             QP_TRY(name_weighted(plan, t, &plain, &weighted, err));
         else if (n_missing++ == 0)
@@ -103,7 +104,7 @@ enum qplan_status qp_plan_weigh(struct qplan_plan *plan, const struct qplan_plan
                                 struct qplan_error *err)
 {
     struct qp_importance importance = {.n_entries = 0};
-    bool is_wanted = plan->n_quantized == 0;
+    bool is_wanted = plan->n_quantized == 0 || options->hessian; /* which may take its place */
     for (size_t i = 0; i < plan->n_tensors; i++)
         is_wanted |= takes_weights(&plan->tensors[i]);
     if (!is_wanted)
@@ -124,8 +125,8 @@ enum qplan_status qplan_plan_add_importance(struct qplan_plan *plan, const char 
     enum qplan_status status = read_files(&importance, paths, n, err);
     for (size_t i = 0; i < plan->n_tensors && status == QPLAN_OK; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        if (qp_is_quantized(t) && t->calibrator->weighted)
-            status = find(plan, &importance, t, err);
+        if (takes_weights(t) && t->calibrator->weighted)
+            status = qp_plan_weigh_tensor(t, &importance, &plan->arena, err);
     }
     qp_importance_free(&importance);
     return status;
@@ -138,9 +139,11 @@ enum qplan_status qp_plan_check_weights(const struct qplan_plan *plan, struct qp
         const struct qp_plan_tensor *t = &plan->tensors[i];
         if (!qp_is_quantized(t) || !t->calibrator->weighted || t->has_importance)
             continue;
+        const bool rounds = t->calibrator->rounds;
         qp_fail(err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t->source),
-                "%s needs the importance of its columns, which no file tells", t->calibrator->name);
-        qp_advise(err, QPLAN_ADVICE_IMPORTANCE);
+                "%s needs the %s of its columns, which no file tells", t->calibrator->name,
+                rounds ? "Hessian" : "importance");
+        qp_advise(err, rounds ? QPLAN_ADVICE_HESSIAN : QPLAN_ADVICE_IMPORTANCE);
         return QPLAN_ERR_INVALID;
     }
     return QPLAN_OK;

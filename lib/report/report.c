@@ -161,6 +161,7 @@ static enum qplan_status add_totals(struct qplan_report *report, struct qplan_er
     total->has_facts = true;
     total->has_errors = report->source_path != NULL;
     total->missing = report->proof.missing;
+    total->sums.unproven = report->proof.unproven;
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_figures f = qp_row_figures(&report->rows[i]);
         qp_figures_add(total, &f);
@@ -175,6 +176,16 @@ static enum qplan_status add_totals(struct qplan_report *report, struct qplan_er
 
 /* ---- The whole ---------------------------------------------------------------------------------
  */
+
+enum qplan_status qp_report_warn(struct qplan_report *report, const struct qp_warnings *warnings,
+                                 struct qplan_error *err)
+{
+    for (size_t i = 0; i < warnings->n; i++) {
+        const struct qp_warning *w = &warnings->list[i];
+        QP_TRY(qp_warn(&report->warnings, &report->arena, w->code, w->subject, w->message, err));
+    }
+    return QPLAN_OK;
+}
 
 static enum qplan_status describe_files(struct builder *b)
 {
@@ -194,12 +205,7 @@ static enum qplan_status describe_files(struct builder *b)
     }
     if (!report->path || (q->source && !report->source_path))
         return qp_fail_memory(b->err, "report", strlen(q->path));
-    const struct qp_warnings *found = q->plan ? &q->plan->warnings : &q->file->source.warnings;
-    for (size_t i = 0; i < found->n; i++) {
-        const struct qp_warning *w = &found->list[i];
-        QP_TRY(qp_warn(&report->warnings, &report->arena, w->code, w->subject, w->message, b->err));
-    }
-    return QPLAN_OK;
+    return qp_report_warn(report, q->plan ? &q->plan->warnings : &q->file->source.warnings, b->err);
 }
 
 /*
@@ -219,6 +225,8 @@ static enum qplan_status judge(struct builder *b)
         proof->strict = q->prove;
         proof->exact = q->exact;
         proof->allow_unquantized = q->allow_unquantized;
+        proof->allow_unproven = q->allow_unproven;
+        proof->with = q->with;
         status = qp_prove(proof, b->run, b->err);
         if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
             return status;

@@ -63,7 +63,9 @@ struct qp_report_request {
     const struct qplan_checkpoint *source; /* NULL = no measurement */
     const struct qplan_plan *plan;         /* quantize: where rules and reasons come from */
     bool prove, exact;
-    bool allow_unquantized; /* a file in which nothing is quantized can be proven too */
+    bool allow_unproven;      /* codes that are not provable are only measured */
+    struct qp_made_with with; /* what may prove them */
+    bool allow_unquantized;   /* a file in which nothing is quantized can be proven too */
     const char *const *include;
     size_t n_include;
     const bool *restored; /* dequantize: by row, whether it was quantized before */
@@ -78,6 +80,10 @@ struct qp_report_request {
  */
 enum qplan_status qp_report_make(struct qplan_report **out, const struct qp_report_request *request,
                                  const struct qplan_run *run, struct qplan_error *err);
+
+/* Adds what is known of a run besides. MEMORY. */
+enum qplan_status qp_report_warn(struct qplan_report *report, const struct qp_warnings *warnings,
+                                 struct qplan_error *err);
 
 /* Notes on a run that ended well: threads that were refused, a file system that cannot sync. */
 enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,
@@ -109,6 +115,9 @@ void qp_figures_add(struct qp_figures *total, const struct qp_figures *f);
 /* The recipe of another tool that made tensors of the report, as records name it; NULL = none did.
  */
 const char *qp_report_recipe(const struct qplan_report *report);
+
+/* Whether codes of a tensor were rounded by a Hessian. */
+bool qp_report_is_rounded(const struct qplan_report *report);
 
 /* The name of a tensor, safe to print. */
 void qp_put_name(struct qp_writer *w, const struct qp_tensor *t);

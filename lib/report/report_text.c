@@ -286,6 +286,25 @@ static void put_summary(struct printer *p, bool of_errors)
     }
 }
 
+/* What is proven, or what is not. */
+static void put_verdict(struct printer *p)
+{
+    const struct qplan_report *report = p->report;
+    const char *recipe = qp_report_recipe(report);
+    const uint64_t unproven = report->total.sums.unproven;
+    if (!report->proof.holds && unproven)
+        qp_printf(p->w, "\nNOT PROVEN: %" PRIu64 " tensor%s measured alone", unproven,
+                  unproven == 1 ? " was" : "s were");
+    else if (!report->proof.holds)
+        qp_puts(p->w, "\nNOT PROVEN");
+    else if (recipe)
+        qp_printf(p->w, "\nproven: every code and parameter is what %s gives", recipe);
+    else
+        qp_printf(p->w, "\nproven: every element is within its bound%s%s",
+                  report->total.errors.clipped ? ", or clipped to the nearer end" : "",
+                  qp_report_is_rounded(report) ? ", or its code is what the Hessian gives" : "");
+}
+
 static void put_totals(struct printer *p)
 {
     const struct qplan_report *report = p->report;
@@ -304,14 +323,8 @@ static void put_totals(struct printer *p)
         qp_puts(p->w, "\nerror:");
         put_summary(p, true);
     }
-    const char *recipe = qp_report_recipe(report);
-    if (report->source_path && report->proof.holds && recipe)
-        qp_printf(p->w, "\nproven: every code and parameter is what %s gives", recipe);
-    else if (report->source_path && report->proof.holds)
-        qp_printf(p->w, "\nproven: every element is within its bound%s",
-                  report->total.errors.clipped ? ", or clipped to the nearer end" : "");
-    else if (report->source_path)
-        qp_puts(p->w, "\nNOT PROVEN");
+    if (report->source_path)
+        put_verdict(p);
     qp_puts(p->w, "\n");
 }
 

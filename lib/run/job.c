@@ -127,6 +127,11 @@ size_t qp_job_hold_bytes(const struct qp_job *job, size_t tile_bytes)
     return (size_t)qp_min_u64(most, HOLD_MOST / QP_HOLD_TILE * (tile_bytes - job->tile_least));
 }
 
+size_t qp_job_tile_least(size_t n_bytes)
+{
+    return (size_t)qp_div_up(qp_max_u64(n_bytes, TILE_LEAST), TILE_LEAST) * TILE_LEAST;
+}
+
 /* The team that was asked for with tiles as large as the caps allow, or else a smaller team. */
 static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
 {
@@ -134,7 +139,7 @@ static enum qplan_status size_team(struct qp_job *job, struct qplan_error *err)
     if (!job->run->threads && job->ops->device_bytes && job->n_workers < DEVICE_TEAM)
         job->n_workers = DEVICE_TEAM;
     const size_t least = job->ops->tile_least ? job->ops->tile_least(job) : 0;
-    job->tile_least = (size_t)qp_div_up(qp_max_u64(least, TILE_LEAST), TILE_LEAST) * TILE_LEAST;
+    job->tile_least = qp_job_tile_least(least);
     job->tile_bytes = job->ops->device_bytes ? TILE_DEVICE : TILE_DEFAULT;
     job->tile_bytes = (size_t)qp_max_u64(job->tile_bytes, job->tile_least);
     const size_t wish = job->ops->tile_wish ? job->ops->tile_wish(job) : 0;

@@ -68,6 +68,9 @@ struct qp_job {
     unsigned n_lanes;
 };
 
+/* Bytes that a tile has at the least in a job that asks for so many. */
+size_t qp_job_tile_least(size_t n_bytes);
+
 /*
  * Runs a job to its end: sizes team and tiles by run (NULL = defaults), works, and returns the
  * status of the first failure. MEMORY if run->memory_bytes is below the least, which is named.

@@ -123,7 +123,7 @@ void qp_worker_hold(struct qp_worker *w)
 {
     if (w->unit->held_rows > 0)
         qp_hold_make(&w->hold, &tensor_of(w)->result, w->unit->held_row, w->unit->held_rows,
-                     w->context->roles == QP_ALL_ROLES, w->b->hold);
+                     qp_has_codes(tensor_of(w), w->context->roles), w->b->hold);
 }
 
 enum qplan_status qp_worker_release(struct qp_worker *w)
@@ -403,7 +403,7 @@ static enum qplan_status quantize_strip(struct qp_worker *w)
         return quantize_on_device(w);
     QP_TRY(choose(w, n));
     QP_TRY(qp_worker_put_scales(w, n, b->scale));
-    if (w->context->roles != QP_PARAMETERS)
+    if (qp_has_codes(tensor_of(w), w->context->roles))
         QP_TRY(qp_worker_put_codes(w, b->scale, b->zero));
     return qp_worker_put_zeros(w, n, b->zero); /* in the file they follow the codes */
 }

@@ -115,11 +115,20 @@ static inline size_t qp_source_elem_bytes(const struct qp_plan_tensor *t)
     return qplan_storage_bits((enum qplan_storage)t->source->storage) / 8;
 }
 
+/*
+ * Whether units make codes of a tensor. Those that are rounded by a Hessian are made when all
+ * parameters are stored (ldlq_tensors.h); what is measured of such a tensor are the nearest ones.
+ */
+static inline bool qp_has_codes(const struct qp_plan_tensor *t, enum qp_roles roles)
+{
+    return roles == QP_ERRORS || (roles == QP_ALL_ROLES && !t->calibrator->rounds);
+}
+
 /* How often a strip that is read in pieces is read: for each pass of the calibrator, and for codes.
  */
 static inline unsigned qp_passes(const struct qp_plan_tensor *t, enum qp_roles roles)
 {
-    return qp_calibrator_passes(t->calibrator, qp_source_elem_bytes(t)) + (roles != QP_PARAMETERS);
+    return qp_calibrator_passes(t->calibrator, qp_source_elem_bytes(t)) + qp_has_codes(t, roles);
 }
 
 /* Does one unit. */

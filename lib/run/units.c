@@ -10,6 +10,7 @@
 
 #include "constants.h"
 #include "factors.h"
+#include "ldlq_tensors.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "unit.h"
@@ -482,9 +483,9 @@ static size_t largest_band(const struct qp_job *job)
     return (size_t)qp_max_u64(largest, e->holds ? job->tile_least + QP_HOLD_TILE : 0);
 }
 
-/* Runs an engine whose context says what for. */
+/* Runs an engine whose context says what for; notes are wanted where all is written. */
 static enum qplan_status run_engine(struct engine *e, const struct qplan_run *run,
-                                    struct qplan_error *err)
+                                    struct qp_run_notes *notes, struct qplan_error *err)
 {
     static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
                                              .carve = carve_buffers,
@@ -503,7 +504,10 @@ static enum qplan_status run_engine(struct engine *e, const struct qplan_run *ru
     const struct qp_outs *outs = e->context.outs;
     uint64_t total_bytes = 0;
     float *factors = NULL;
+    const bool rounds = e->context.roles == QP_ALL_ROLES;
     enum qplan_status status = order_tensors(e, plan, &total_bytes, err);
+    if (status == QPLAN_OK && rounds)
+        status = qp_ldlq_check(plan, run, err);
     if (status == QPLAN_OK)
         status = qp_find_factors(&factors, plan, NULL, run, err);
     e->context.job = &e->job;
@@ -515,22 +519,24 @@ static enum qplan_status run_engine(struct engine *e, const struct qplan_run *ru
     if (status == QPLAN_OK)
         status =
             qp_job_run(&e->job, e->context.device ? &on_device : &on_cpu, run, total_bytes, err);
+    if (status == QPLAN_OK && rounds)
+        status = qp_ldlq_run(plan, outs, factors, run, notes, err);
     qp_free(factors);
     qp_free(e->order);
     return status;
 }
 
 enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
-                               enum qp_roles roles, const struct qplan_run *run, bool *all_threads,
-                               struct qplan_error *err)
+                               enum qp_roles roles, const struct qplan_run *run,
+                               struct qp_run_notes *notes, struct qplan_error *err)
 {
     struct engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
     e->context = (struct qp_unit_context){
         .plan = plan, .outs = outs, .device = qp_device_of(run), .roles = roles};
-    const enum qplan_status status = run_engine(e, run, err);
-    *all_threads = e->job.n_ran == e->job.n_workers;
+    const enum qplan_status status = run_engine(e, run, notes, err);
+    notes->fewer_threads = e->job.n_ran != e->job.n_workers;
     qp_free(e);
     return status;
 }
@@ -542,7 +548,7 @@ enum qplan_status qp_measure_units(const struct qplan_plan *plan, struct qp_exac
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
     e->context = (struct qp_unit_context){.plan = plan, .roles = QP_ERRORS, .errors = errors};
-    const enum qplan_status status = run_engine(e, run, err);
+    const enum qplan_status status = run_engine(e, run, NULL, err);
     qp_free(e);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "lib/base/exact.h"
 #include "lib/plan/plan.h"
 #include "lib/store/outs.h"
+#include "notes.h"
 
 /*
  * What is made of quantized tensors: all parts; scales and zero points alone; or nothing, but codes
@@ -16,12 +17,11 @@ enum qp_roles { QP_ALL_ROLES, QP_PARAMETERS, QP_ERRORS };
 
 /*
  * Writes every tensor of the plan; the headers are there already. The output has no name yet.
- * QP_PARAMETERS is for the CPU, and for outs that compare: codes are left out. *all_threads is
- * false if the system refused some; the bytes are the same.
+ * QP_PARAMETERS is for the CPU, and for outs that compare: codes are left out.
  */
 enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
-                               enum qp_roles roles, const struct qplan_run *run, bool *all_threads,
-                               struct qplan_error *err);
+                               enum qp_roles roles, const struct qplan_run *run,
+                               struct qp_run_notes *notes, struct qplan_error *err);
 
 /*
  * Sums the squared errors of every tensor of a plan, all of which are quantized, and which may have

@@ -44,6 +44,7 @@ struct qp_measure {
 struct qp_pair {
     const struct qp_tensor *file, *source;
     struct qp_measure result;
+    bool computed; /* its bytes were computed again, by what it was made with */
 };
 
 /* What reading facts of many tensors shares: buffers, and scales that were read ahead. */

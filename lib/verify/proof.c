@@ -23,10 +23,13 @@
  * point are, byte for byte, those that it chooses. So no file passes with wider parameters.
  *  - Where a recipe of another tool made the codes, every code is byte for byte what that recipe
  *    gives, and nothing is claimed of |x - x'|.
- *  - With .exact also every code: the bytes of each quantized tensor are those that this source and
- *    this record give. Where errors were weighted by importance, which is not in the source, that
+ *  - Where codes were rounded by a Hessian they need not be the nearest: nothing is claimed of
+ *    |x - x'|. With the Hessian that the file was made with every byte is the one that it gives;
+ *    without, that is an offence unless .allow_unproven.
+ *  - With .exact also every code: the bytes of each quantized tensor are those that this source,
+ *    this record and, where errors were weighted, this importance give. Without that importance it
  *    is not proven.
- *  - Where importance had its say, a scale is between 1/256 and 4 of minmax's.
+ *  - Where importance had its say and is not known, a scale is between 1/256 and 4 of minmax's.
  *
  * Proven of the file:
  *  - Its metadata are those of the source as bytes, apart from the keys that qplan owns and
@@ -232,8 +235,9 @@ static enum qplan_status recompute(struct prover *p, const struct qplan_run *run
 {
     const struct qp_proof *proof = p->proof;
     struct qplan_error why;
-    const enum qplan_status status = qp_recompute_pairs(proof->pairs, p->n_pairs, proof->file,
-                                                        proof->source, proof->exact, run, &why);
+    const enum qplan_status status =
+        qp_recompute_pairs(proof->pairs, p->n_pairs, proof->file, proof->source, proof->exact,
+                           &proof->with, run, &why);
     p->impossible = status == QPLAN_ERR_VALUE;
     if (p->impossible)
         offend(p, why.subject, "%s", why.message);
@@ -242,19 +246,48 @@ static enum qplan_status recompute(struct prover *p, const struct qplan_run *run
     return p->impossible ? QPLAN_OK : status;
 }
 
-/* What needs more than the source cannot be computed again from it. */
-static bool is_beyond(const struct prover *p, const struct qp_pair *pair)
+/* What a pair needs that is not known, beside the source. */
+enum beyond {
+    NOTHING,
+    WEIGHTS, /* nobody has asked for more than that its scales are near */
+    CODES    /* that need not be the nearest */
+};
+
+static enum beyond find_beyond(const struct prover *p, const struct qp_pair *pair)
 {
     struct qp_calibrator calibrator;
-    return p->proof->exact && pair->file->scheme &&
-           qp_calibrator_recorded(pair->file->calibrate, pair->file->scheme, &calibrator) &&
-           !calibrator.from_source;
+    if (!pair->file->scheme || pair->computed ||
+        !qp_calibrator_recorded(pair->file->calibrate, pair->file->scheme, &calibrator) ||
+        calibrator.from_source)
+        return NOTHING;
+    return calibrator.rounds ? CODES : p->proof->exact ? WEIGHTS : NOTHING;
+}
+
+/* An offence, unless it is allowed. */
+static void judge_beyond(struct prover *p, const struct qp_pair *pair, enum beyond beyond)
+{
+    char subject[512];
+    const bool first = !p->failed;
+    if (beyond == CODES && p->proof->allow_unproven) {
+        p->proof->unproven++;
+        return;
+    }
+    (void)qp_checkpoint_subject(subject, p->proof->file, pair->file);
+    if (p->proof->exact)
+        offend(p, subject, "%s needs more than the source: it cannot be computed again",
+               pair->file->calibrate);
+    else
+        offend(p, subject,
+               "codes of %s need not be the nearest: not provable unless they are "
+               "computed again",
+               pair->file->calibrate);
+    if (first && p->proof->strict)
+        qp_advise(p->err, beyond == CODES ? QPLAN_ADVICE_EXACT : QPLAN_ADVICE_IMPORTANCE);
 }
 
 /* Walks tensors and pairs in step: the pairs are some of the tensors, in their order. */
 static enum qplan_status judge_pairs(struct prover *p)
 {
-    char subject[512];
     struct qp_tested *tested = p->proof->tested;
     for (size_t i = 0; i < p->n_pairs; i++, tested++) {
         const struct qp_pair *pair = &p->proof->pairs[i];
@@ -263,17 +296,15 @@ static enum qplan_status judge_pairs(struct prover *p)
         if (pair->file->scheme)
             tested->measure = &pair->result;
         const bool within = pair->result.offences == 0 && pair->result.bad_fill == 0;
-        const bool beyond = is_beyond(p, pair);
-        tested->proven = within && !beyond && pair->result.wrong.n_bytes == 0 &&
+        const enum beyond beyond = find_beyond(p, pair);
+        tested->proven = within && beyond == NOTHING && pair->result.wrong.n_bytes == 0 &&
                          !(p->impossible && pair->file->scheme);
         if (!within)
             offend_by_pair(p, pair);
         else if (pair->result.wrong.n_bytes > 0)
             QP_TRY(offend_by_bytes(p, pair));
-        else if (beyond)
-            offend(p, qp_checkpoint_subject(subject, p->proof->file, pair->file),
-                   "%s needs more than the source: it cannot be computed again",
-                   pair->file->calibrate);
+        else if (beyond != NOTHING)
+            judge_beyond(p, pair, beyond);
     }
     return QPLAN_OK;
 }
@@ -396,7 +427,7 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
         compare_metadata(&p); /* other tools hand on what they like */
     if (proof->strict && !proof->allow_unquantized)
         find_quantized(&p);
-    proof->holds = !p.failed;
+    proof->holds = !p.failed && proof->unproven == 0;
     return proof->strict && p.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
 }
 

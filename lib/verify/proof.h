@@ -6,7 +6,7 @@
 #define QP_VERIFY_PROOF_H
 
 #include "lib/store/arrange.h"
-#include "measure.h"
+#include "recompute.h"
 
 /* A tensor of the file, and what was found of it. */
 struct qp_tested {
@@ -20,13 +20,16 @@ struct qp_proof {
     bool strict;              /* prove; else only compare what both files have */
     bool exact;               /* compute every byte of quantized tensors again */
     bool allow_unquantized;   /* nothing quantized is no offence */
+    bool allow_unproven;      /* codes that cannot be proven without being computed are none */
+    struct qp_made_with with; /* what they may be computed by besides the source */
     struct qp_tested *tested; /* tensors of the file, in name order */
     size_t n_tested;
 
     struct qp_arranged sources; /* tensors of the source, with experts as the file has them */
 
     /* What was found. */
-    bool holds;              /* nothing that was looked at offends */
+    bool holds;              /* nothing that was looked at offends, and all of it is proven */
+    uint64_t unproven;       /* quantized tensors that are not proven, and need not be */
     uint64_t missing;        /* tensors of the source that the file lacks */
     struct qp_pair *pairs;   /* the measures of .tested are in here */
     struct qp_tensor *typed; /* those of .tested that got their type from the source */

@@ -140,11 +140,34 @@ static struct qp_plan_tensor plan_tensor(const struct comparison *c, const struc
                                    .result = *pair->file};
 }
 
-/* Adds what a pair was made by, and where its differences go. */
-static void add_pair(struct qplan_plan *plan, const struct comparison *c, struct qp_pair *pair)
+/* Takes what a tensor was made with besides its source, if that is known: then it can be computed.
+ */
+static enum qplan_status take_data(const struct comparison *c, const struct qp_made_with *with,
+                                   struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                   struct qplan_error *err)
 {
-    const bool computes = c->last->from_source; /* else scales alone are known, and only nearly */
-    plan->tensors[plan->n_tensors++] = plan_tensor(c, pair);
+    if (c->last->from_source)
+        return QPLAN_OK;
+    if (c->last->rounds && with->hessians)
+        QP_TRY(qp_plan_round_tensor(t, with->hessians, &plan->arena, err));
+    else if (!c->last->rounds && with->importance)
+        QP_TRY(qp_plan_weigh_tensor(t, with->importance, &plan->arena, err));
+    if (t->has_importance)
+        t->calibrator = c->last;
+    return QPLAN_OK;
+}
+
+/* Adds what a pair was made by, and where its differences go. */
+static enum qplan_status add_pair(struct qplan_plan *plan, const struct comparison *c,
+                                  const struct qp_made_with *with, struct qp_pair *pair,
+                                  struct qplan_error *err)
+{
+    struct qp_plan_tensor t = plan_tensor(c, pair);
+    QP_TRY(take_data(c, with, plan, &t, err));
+    const bool computes =
+        t.calibrator == c->last; /* else scales alone are known, and only nearly */
+    pair->computed = computes;
+    plan->tensors[plan->n_tensors++] = t;
     for (unsigned i = 0; i < pair->file->n_parts; i++) {
         const struct qp_part *part = &pair->file->parts[i];
         const size_t at = (size_t)(part->entry - c->file->listing.entries);
@@ -152,6 +175,7 @@ static void add_pair(struct qplan_plan *plan, const struct comparison *c, struct
             c->wrong[at] = &pair->result.wrong;
         c->near[at] = computes ? NULL : pair->file->scheme;
     }
+    return QPLAN_OK;
 }
 
 static enum qplan_status run_plan(const struct qplan_plan *plan, struct comparison *c, bool exact,
@@ -159,12 +183,14 @@ static enum qplan_status run_plan(const struct qplan_plan *plan, struct comparis
 {
     const struct qp_outs outs = qp_outs_compare(c->file, differ, c);
     struct qplan_run on_cpu = run ? *run : (struct qplan_run){.threads = 0};
-    bool all_threads;
+    struct qp_run_notes notes = {.fewer_threads = false};
     on_cpu.device = NULL;
     if (plan->n_tensors == 0)
         return QPLAN_OK;
-    return qp_run_units(plan, &outs, needs_codes(plan, exact) ? QP_ALL_ROLES : QP_PARAMETERS,
-                        &on_cpu, &all_threads, err);
+    const enum qplan_status status = qp_run_units(
+        plan, &outs, needs_codes(plan, exact) ? QP_ALL_ROLES : QP_PARAMETERS, &on_cpu, &notes, err);
+    qp_run_notes_free(&notes);
+    return status;
 }
 
 /* ---- Factors -----------------------------------------------------------------------------------
@@ -241,12 +267,15 @@ static void add_seen(struct qplan_plan *plan, const struct comparison *c,
 enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
                                      const struct qplan_checkpoint *file,
                                      const struct qplan_checkpoint *source, bool exact,
-                                     const struct qplan_run *run, struct qplan_error *err)
+                                     const struct qp_made_with *with, const struct qplan_run *run,
+                                     struct qplan_error *err)
 {
     struct comparison c = {.file = &file->source, .lock = PTHREAD_MUTEX_INITIALIZER};
     /* What is not finite is brought to a code: where it was refused there is no such value. */
-    struct qplan_plan plan = {
-        .checkpoint = source, .format = file->format, .nonfinite = QPLAN_NONFINITE_SATURATE};
+    struct qplan_plan plan = {.checkpoint = source,
+                              .format = file->format,
+                              .nonfinite = QPLAN_NONFINITE_SATURATE,
+                              .hessian_damp = with->hessian_damp};
     const size_t n_entries = file->source.listing.n_entries, n_factors = count_factors(file);
     enum qplan_status status = QPLAN_OK;
     plan.tensors = qp_alloc(n + n_factors, sizeof *plan.tensors);
@@ -259,13 +288,14 @@ enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
     for (size_t i = 0; i < n && status == QPLAN_OK; i++) {
         status = find_calibrator(&c, &pairs[i], err);
         if (status == QPLAN_OK && is_open(&c, &pairs[i], exact))
-            add_pair(&plan, &c, &pairs[i]);
+            status = add_pair(&plan, &c, with, &pairs[i], err);
     }
     if (status == QPLAN_OK && n_factors > 0)
         add_seen(&plan, &c, file);
     if (status == QPLAN_OK)
         status = run_plan(&plan, &c, exact, run, err);
     qp_free(plan.tensors);
+    qp_arena_free(&plan.arena);
     qp_free(c.wrong);
     qp_free(c.near);
     qp_arena_free(&c.arena);

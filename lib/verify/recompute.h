@@ -13,6 +13,13 @@
 #include "lib/run/stored.h"
 #include "measure.h"
 
+/* What a file may have been made with besides its source. */
+struct qp_made_with {
+    const struct qp_importance *importance; /* NULL = none is known */
+    const struct qp_hessians *hessians;     /* likewise */
+    double hessian_damp;
+};
+
 /* Whole sets of a quantized tensor whose elements are in memory. */
 struct qp_whole_sets {
     const struct qp_source *file;
@@ -42,14 +49,15 @@ enum qplan_status qp_recompute_sets(const struct qp_whole_sets *whole, uint64_t 
 uint64_t qp_set_limit(const struct qp_sets *sets, uint64_t elem);
 
 /*
- * Computes the tensors of pairs again whose parameters follow from the source alone: with
- * .exact, or where a recipe made codes, all of their bytes, else the parameters of those whose
- * .sets_same does not tell that they are right. Of other calibrators scales need only be near to
- * minmax's. Sets .wrong of their results. CPU only.
+ * Computes the tensors of pairs again whose parameters follow from the source and what they were
+ * made with: with .exact, or where a recipe or a Hessian made codes, all of their bytes, else the
+ * parameters of those whose .sets_same does not tell that they are right. Of others scales need
+ * only be near to minmax's. Sets .wrong of their results, and .computed. CPU only.
  */
 enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
                                      const struct qplan_checkpoint *file,
                                      const struct qplan_checkpoint *source, bool exact,
-                                     const struct qplan_run *run, struct qplan_error *err);
+                                     const struct qp_made_with *with, const struct qplan_run *run,
+                                     struct qplan_error *err);
 
 #endif

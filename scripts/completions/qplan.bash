@@ -18,6 +18,8 @@ _qplan() {
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
+        --hessian) return ;;
+        --hessian-damp) compopt +o default; return ;;
         --target-bpw) compopt +o default; return ;;
         --target-size) compopt +o default; return ;;
         --candidates) compopt +o default; return ;;
@@ -44,7 +46,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
@@ -59,6 +61,8 @@ _qplan() {
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
+        --hessian) return ;;
+        --hessian-damp) compopt +o default; return ;;
         --target-bpw) compopt +o default; return ;;
         --target-size) compopt +o default; return ;;
         --candidates) compopt +o default; return ;;
@@ -85,7 +89,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     explain)
@@ -100,6 +104,8 @@ _qplan() {
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
+        --hessian) return ;;
+        --hessian-damp) compopt +o default; return ;;
         --target-bpw) compopt +o default; return ;;
         --target-size) compopt +o default; return ;;
         --candidates) compopt +o default; return ;;
@@ -125,7 +131,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
@@ -138,22 +144,27 @@ _qplan() {
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
+        --hessian) return ;;
+        --hessian-damp) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
         case $previous in
+        --importance) return ;;
+        --hessian) return ;;
+        --hessian-damp) compopt +o default; return ;;
         --fail-if) compopt +o default; return ;;
         --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--exact --allow-unquantized --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--exact --importance --hessian --hessian-damp --allow-unproven --allow-unquantized --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     dequantize)

@@ -28,13 +28,14 @@ MAY_INCLUDE = {
     "lib/ops": BELOW | {"kernels", "formats", "lib/device", "lib/store", "lib/params"},
     "lib/plan": BELOW | {"kernels", "formats", "lib/store", "lib/calibrate", "lib/importance"},
     "lib/lint": BELOW | {"kernels", "formats", "lib/store", "lib/plan"},
-    "lib/run": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate", "lib/plan"},
-    "lib/verify": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate", "lib/plan",
-                           "lib/run"},
+    "lib/run": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
+                        "lib/importance", "lib/plan"},
+    "lib/verify": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
+                           "lib/importance", "lib/plan", "lib/run"},
     "lib/report": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
                            "lib/plan", "lib/verify"},
     "lib/commands": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
-                             "lib/plan", "lib/run", "lib/verify", "lib/report"},
+                             "lib/importance", "lib/plan", "lib/run", "lib/verify", "lib/report"},
 }
 MADE = {"format_rows.h"}  # headers that the build makes
 SOURCE_DIRS = ("cli", "lib", "formats", "kernels")

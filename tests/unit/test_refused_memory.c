@@ -18,7 +18,7 @@ static const struct tensor sources[] = {{"b.weight", "F32", 2, {6, 9}, NULL, 216
 static const char *paths[3]; /* source, quantized, decoded */
 
 static enum qplan_experts experts; /* what quantize is asked for besides */
-static const char *format;
+static const char *format, *hessian;
 
 static enum qplan_status quantize(const char *scheme, struct qplan_error *err)
 {
@@ -27,7 +27,8 @@ static enum qplan_status quantize(const char *scheme, struct qplan_error *err)
     struct qplan_plan_options options = {.indivisible = format ? QPLAN_INDIVISIBLE_KEEP
                                                                : QPLAN_INDIVISIBLE_RAGGED,
                                          .experts = experts,
-                                         .format = format};
+                                         .format = format,
+                                         .hessian = hessian};
     struct qplan_checkpoint *source;
     struct qplan_plan *plan = NULL;
     struct qplan_report *report = NULL;
@@ -57,7 +58,8 @@ static enum qplan_status read_back(const char *scheme, struct qplan_error *err)
     if (status == QPLAN_OK)
         status = qplan_checkpoint_open(&file, paths[1], err);
     if (status == QPLAN_OK) {
-        const struct qplan_inspect_options options = {.against = source, .prove = true};
+        const struct qplan_inspect_options options = {
+            .against = source, .prove = true, .exact = hessian != NULL, .hessian = hessian};
         status = qplan_inspect(&report, file, &options, &run, err);
     }
     if (status == QPLAN_OK)
@@ -148,6 +150,33 @@ static void every_allocation_may_be_refused(void **state)
         refuse_each(quantize, schemes[i]);
         refuse_each(read_back, schemes[i]); /* of what the last run has written */
     }
+    for (size_t i = 0; i < COUNT(paths); i++)
+        free((char *)(uintptr_t)paths[i]);
+}
+
+/* One Hessian that needs a larger damp, one in blocks, and a name that stands for another. */
+static void rounding_may_lack_memory(void **state)
+{
+    static float whole[9 * 9], blocks[2 * 4 * 4];
+    const struct tensor hessians[] = {
+        {"b.weight.hessian", "F32", 2, {9, 9}, whole, sizeof whole},
+        {"c.weight.hessian", "F32", 3, {2, 4, 4}, blocks, sizeof blocks}};
+    (void)state;
+    static const char *const names[] = {"in", "out", "back"};
+    for (size_t i = 0; i < COUNT(whole); i++)
+        whole[i] = i % 10 == 0 ? 1 : -0.13f;
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        blocks[i] = i % 16 % 5 == 0 ? (float)(i + 1) : 0.25f;
+    for (size_t i = 0; i < COUNT(paths); i++)
+        paths[i] = strdup(in_folder(&folder, names[i]));
+    char *file = strdup(in_folder(&folder, "hessians"));
+    write_checkpoint(paths[0], "{\"z\":\"1\",\"a\":\"2\"}", sources, COUNT(sources));
+    write_checkpoint(file, "{\"a.weight\":\"c.weight\"}", hessians, COUNT(hessians));
+    hessian = file;
+    refuse_each(quantize, "int4:g3");
+    refuse_each(read_back, "int4:g3");
+    hessian = NULL;
+    free(file);
     for (size_t i = 0; i < COUNT(paths); i++)
         free((char *)(uintptr_t)paths[i]);
 }
@@ -376,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_be_refused),
+        cmocka_unit_test(rounding_may_lack_memory),
         cmocka_unit_test(every_allocation_for_a_folder_may_be_refused),
         cmocka_unit_test(every_allocation_for_a_layout_may_be_refused),
         cmocka_unit_test(every_allocation_for_experts_may_be_refused),

@@ -1,0 +1,157 @@
+/*
+ * round.c - the Hessians by which tensors of a plan are rounded.
+ */
+#include "faults.h"
+#include "plan.h"
+
+#include <stdio.h>
+
+static bool is_rounded(const struct qp_plan_tensor *t)
+{
+    return qp_is_quantized(t) && t->calibrator->rounds;
+}
+
+/* The diagonal is the importance of columns, relative to the largest; NULL if all are alike. */
+static void weigh(struct qp_plan_tensor *t, float *diagonal)
+{
+    const uint64_t n = t->hessian.columns;
+    float most = 0;
+    uint64_t alike = 0;
+    for (uint64_t i = 0; i < n; i++)
+        most = diagonal[i] > most ? diagonal[i] : most;
+    for (uint64_t i = 0; i < n; i++)
+        alike += diagonal[i] == most;
+    for (uint64_t i = 0; alike < n && i < n; i++)
+        diagonal[i] = (float)((double)diagonal[i] / (double)most);
+    t->importance = alike < n ? diagonal : NULL;
+    t->importance_unit = most > 0 ? (double)most : 1;
+    t->has_importance = true;
+}
+
+enum qplan_status qp_plan_round_tensor(struct qp_plan_tensor *t, const struct qp_hessians *hessians,
+                                       struct qp_arena *arena, struct qplan_error *err)
+{
+    const uint64_t n = t->source->shape[t->source->rank - 1];
+    QP_TRY(qp_hessian_find(hessians, t->source->name, n, &t->hessian, err));
+    if (!t->hessian.entry)
+        return QPLAN_OK;
+    float *diagonal = qp_arena_alloc(arena, n, sizeof *diagonal);
+    if (!diagonal)
+        return qp_fail_memory(err, "Hessian", n * sizeof *diagonal);
+    QP_TRY(qp_hessian_diagonal(&t->hessian, diagonal, err));
+    weigh(t, diagonal);
+    return QPLAN_OK;
+}
+
+/* ---- Tensors without one -----------------------------------------------------------------------
+ */
+
+/* The least weighted error where importance may be known, else what is usual. */
+static enum qplan_status use_other(struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                   bool has_importance, struct qplan_error *err)
+{
+    const bool is_positive = plan->positive_scales && !t->result.scheme->asymmetric;
+    t->calibrator = has_importance ? &qp_calibrate_mse[0] : &qp_calibrate_minmax;
+    if (is_positive && t->calibrator->either_sign)
+        t->calibrator = qp_calibrator_positive(t->calibrator, &plan->arena);
+    return t->calibrator ? QPLAN_OK : qp_fail_memory(err, "plan", sizeof *t->calibrator);
+}
+
+static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n,
+                                      const struct qp_plan_tensor *first, struct qplan_error *err)
+{
+    char text[768], quoted[QP_QUOTED];
+    (void)snprintf(text, sizeof text,
+                   "no Hessian is known of %zu tensor%s, the first is %s: %s rounded to the "
+                   "nearest codes, by %s",
+                   n, n == 1 ? "" : "s",
+                   qp_quote(quoted, first->source->name, first->source->name_len),
+                   n == 1 ? "it is" : "they are", first->calibrator->name);
+    return qp_warn(&plan->warnings, &plan->arena, "hessian-missing",
+                   plan->checkpoint->source.listing.shown, text, err);
+}
+
+static enum qplan_status fail_missing(struct qplan_plan *plan, struct qplan_error *err)
+{
+    struct qp_faults faults = {.err = err};
+    qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
+            "no Hessian is known of: ");
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian.entry)
+            qp_faults_add(&faults, plan->tensors[i].source);
+    }
+    return qp_faults_end(&faults);
+}
+
+/* ---- All tensors -------------------------------------------------------------------------------
+ */
+
+static enum qplan_status find_all(struct qplan_plan *plan, struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (is_rounded(&plan->tensors[i]))
+            QP_TRY(qp_plan_round_tensor(&plan->tensors[i], &plan->hessians, &plan->arena, err));
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status replace_missing(struct qplan_plan *plan, bool has_importance,
+                                         struct qplan_error *err)
+{
+    const struct qp_plan_tensor *first = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!is_rounded(t) || t->hessian.entry)
+            continue;
+        QP_TRY(use_other(plan, t, has_importance, err));
+        first = n++ == 0 ? t : first;
+    }
+    return n > 0 ? warn_missing(plan, n, first, err) : QPLAN_OK;
+}
+
+static bool is_any_missing(const struct qplan_plan *plan)
+{
+    bool found = false;
+    for (size_t i = 0; i < plan->n_tensors && !found; i++)
+        found = is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian.entry;
+    return found;
+}
+
+static bool is_any_rounded(const struct qplan_plan *plan)
+{
+    bool found = false;
+    for (size_t i = 0; i < plan->n_tensors && !found; i++)
+        found = is_rounded(&plan->tensors[i]);
+    return found;
+}
+
+enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan_options *options,
+                                struct qplan_error *err)
+{
+    const bool is_wanted = is_any_rounded(plan);
+    if (options->hessian && !is_wanted)
+        return qp_fail(err, QPLAN_ERR_USAGE, "hessian",
+                       "nothing is quantized by a method that rounds by it: expected ldlq");
+    if (!is_wanted)
+        return QPLAN_OK;
+    if (!options->hessian) {
+        qp_fail(err, QPLAN_ERR_USAGE, "calibrate",
+                "ldlq rounds by the Hessians of a file: expected one, found none");
+        qp_advise(err, QPLAN_ADVICE_HESSIAN);
+        return QPLAN_ERR_USAGE;
+    }
+    QP_TRY(qplan_plan_add_hessian(plan, options->hessian, options->hessian_damp, err));
+    if (options->importance_required && is_any_missing(plan))
+        return fail_missing(plan, err);
+    return replace_missing(plan, options->n_importance > 0, err);
+}
+
+enum qplan_status qplan_plan_add_hessian(struct qplan_plan *plan, const char *path, double damp,
+                                         struct qplan_error *err)
+{
+    qp_hessians_close(&plan->hessians);
+    plan->hessian_damp = damp > 0 ? damp : QPLAN_HESSIAN_DAMP;
+    QP_TRY(qp_hessians_open(&plan->hessians, path, err));
+    return find_all(plan, err);
+}
