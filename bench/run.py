@@ -118,6 +118,9 @@ def layout_rows():
                      [*FLOOR, "{bf16}", stored])]
     rows += [quantize(f"{name}: --arithmetic reference", 4.0, "{folder}", *LAYOUTS[name][0],
                       "--arithmetic", "reference") for name in ("w4a16", "mlx", "gptq")]
+    rows += [quantize(f"{name}: --arithmetic reference", 4.0, "{folder}", "--preset", name,
+                      "--arithmetic", "reference")
+             for name in ("fp8_block", "nvfp4a16", "mxfp8a16", "deepseek-fp8", "mlx-nvfp4")]
     rows.append(quantize(f"w4a16: quantize {SHARDS} shards", 1.6, "{shards}", *LAYOUTS["w4a16"][0]))
     return rows
 
