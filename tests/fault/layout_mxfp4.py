@@ -113,5 +113,7 @@ class Layout(layout_folder.Layout):
                                   ("type", "I8", (1, 1, 1, 16)), ("axes", "U8", (1, 1, 1, 1, 16))):
             yield Fault(f"Q5-stray-blocks-{name}", stray("l.1.w_blocks", dtype, dims, bytes(16)),
                         (tensor("l.1.w_blocks"), words("blocks of 16 bytes")))
+        yield Fault("Q12-bytes", stray("l.1.w", "U8", (2,), bytes(2)),
+                    (tensor("l.1.w"), words("not in the source")), OTHER_SOURCE)
         yield Fault("Q12-scales-of-floats", stray("l.1.w_scales", "F32", (1,), f32(1)),
                     (tensor("l.1.w_scales"), words("not in the source")), OTHER_SOURCE)

@@ -141,6 +141,12 @@ static const struct {
     {"bitsandbytes", "a.w", 2, {3, 5}, "not named .weight"},
     {"comfyui", "a.weight", 2, {3, 5}, NULL},
     {"comfyui", "weight", 2, {3, 5}, "not named .weight"},
+    {"fp8", "a.weight", 2, {128, 256}, NULL},
+    {"fp8", "weight", 2, {128, 256}, "not named .weight"},
+    {"fp8", "a.weight", 2, {100, 128}, "ragged blocks"},
+    {"fp8", "a.weight", 2, {128, 100}, "ragged blocks"},
+    {"modelopt", "a.weight", 2, {3, 16}, NULL},
+    {"modelopt", "weight", 2, {3, 16}, "not named .weight"},
 };
 
 static void a_tensor_that_engines_cannot_load_has_a_reason(void **state)
