@@ -276,6 +276,7 @@ class Layout(layout_folder.Layout):
         for name, value in {"nan": math.nan, "inf": math.inf, "minus": -1.0}.items():
             yield Fault(f"Q8-nested-{name}", lambda f, v=value: f.set_bytes(f.parts["nested"], 0, struct.pack("<f", v)),
                         (tensor("l.0.w.weight.nested_absmax"), words("bad scale")))
+        yield Fault("Q15-offset-whole", member("nested_offset", 2), (), ONLY_PROOF)
         yield Fault("Q8-nested-huge", lambda f: f.set_bytes(f.parts["nested"], 0, struct.pack("<f", 1e30)), (),
                     ONLY_PROOF)
         yield Fault("Q3-nested-map", lambda f: f.set_bytes(f.parts["nested_map"], 8, b"\1"),
@@ -310,6 +311,9 @@ class Layout(layout_folder.Layout):
                      "bitsandbytes__nf4.x"):
             yield Fault(f"Q2-state-named-{clean(name)}", rename(f".quant_state.{name}"),
                         (words("quant_state"),))
+        for name in ("bitsandbytes__int8", "x"):
+            yield Fault(f"Q2-state-alone-{clean(name)}", put(f"a.w.weight.quant_state.{name}", "state"),
+                        (tensor(f"a.w.weight.quant_state.{name}"), words("not a quant_state")))
         yield Fault("Q2-state-second", put("l.0.w.weight.quant_state.bitsandbytes__fp4", "state"),
                     (words("l.0.w.weight.quant_state"),))
         yield Fault("Q2-state-stray", put("l.1.w.weight" + STATE + "nf4", "state"),

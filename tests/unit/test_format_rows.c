@@ -149,6 +149,28 @@ static const struct {
     {"modelopt", "weight", 2, {3, 16}, "not named .weight"},
 };
 
+static void codes_of_4_bits_stand_for_types_that_bitsandbytes_has(void **state)
+{
+    const struct qplan_scheme scheme = scheme_of("nf4:g64");
+    const enum qplan_storage storages[] = {QPLAN_STORAGE_F32, QPLAN_STORAGE_F16, QPLAN_STORAGE_BF16,
+                                           QPLAN_STORAGE_F64};
+    const uint64_t shape[] = {3, 5};
+    (void)state;
+    for (size_t i = 0; i < COUNT(storages); i++) {
+        const struct qp_tensor t = {.name = "a.weight",
+                                    .name_len = 8,
+                                    .scheme = &scheme,
+                                    .shape = shape,
+                                    .rank = 2,
+                                    .storage = (uint8_t)storages[i]};
+        const char *reason = qp_format_find("bitsandbytes")->misfit(&t);
+        if (storages[i] == QPLAN_STORAGE_F64)
+            assert_string_equal(reason, "not F32, F16 or BF16");
+        else
+            assert_null(reason);
+    }
+}
+
 static void a_tensor_that_engines_cannot_load_has_a_reason(void **state)
 {
     (void)state;
@@ -348,6 +370,7 @@ int main(void)
         cmocka_unit_test(a_scheme_becomes_what_a_layout_stores_or_is_refused),
         cmocka_unit_test(a_tensor_that_engines_cannot_load_has_a_reason),
         cmocka_unit_test(a_tensor_of_floats_that_engines_cannot_load_has_a_reason),
+        cmocka_unit_test(codes_of_4_bits_stand_for_types_that_bitsandbytes_has),
         cmocka_unit_test(config_json_names_what_differs_and_what_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
