@@ -24,9 +24,10 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {"sqnr_db<30", "sqnr_db<30", QP_SCOPE_WORST, NULL, "sqnr_db", QP_OP_LT, 30},
+    {"sqnr_db<30", "sqnr_db<30", QP_SCOPE_LARGE, NULL, "sqnr_db", QP_OP_LT, 30},
     {"ratio<=1.9", "ratio<=1.9", QP_SCOPE_TOTAL, NULL, "ratio", QP_OP_LE, 1.9},
     {"worst:ratio>1", "worst:ratio>1", QP_SCOPE_WORST, NULL, "ratio", QP_OP_GT, 1},
+    {"worst:sqnr_db<30", "worst:sqnr_db<30", QP_SCOPE_WORST, NULL, "sqnr_db", QP_OP_LT, 30},
     {"total:sqnr_db>=-3", "total:sqnr_db>=-3", QP_SCOPE_TOTAL, NULL, "sqnr_db", QP_OP_GE, -3},
     {"*.mlp.*:max_abs>1e-3", "*.mlp.*:max_abs>1e-3", QP_SCOPE_GLOB, "*.mlp.*", "max_abs", QP_OP_GT,
      1e-3},
