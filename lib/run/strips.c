@@ -239,6 +239,8 @@ static struct qp_device_step device_step(const struct qp_worker *w)
 static struct qp_calibration calibration_of(const struct qp_worker *w, size_t first)
 {
     const struct qp_unit *unit = w->unit;
+    const struct qp_tensor *source = tensor_of(w)->source;
+    const uint64_t n_columns = source->shape[source->rank - 1]; /* flat sets have longer rows */
     char *known = unit->kind == QP_UNIT_PIECE ? unit->slot->known : w->b->known;
     return (struct qp_calibration){
         .calibrator = tensor_of(w)->calibrator,
@@ -249,8 +251,8 @@ static struct qp_calibration calibration_of(const struct qp_worker *w, size_t fi
         .set_elems = w->sets.band_rows * w->sets.col_width,
         .short_set = qp_short_set(&w->sets, w->unit->strip.set + first),
         .weights = tensor_of(w)->importance,
-        .n_weights = (size_t)w->sets.last_len,
-        .first_weight = (size_t)(w->piece.col % w->sets.last_len),
+        .n_weights = (size_t)n_columns,
+        .first_weight = (size_t)(w->piece.col % n_columns),
     };
 }
 
