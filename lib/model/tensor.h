@@ -104,8 +104,8 @@ struct qp_part {
     bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
     bool divides;    /* of a factor: scales are divided by it, not multiplied */
     bool of_powers;  /* of scales: each must be a power of two */
+    bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
     const uint8_t *nested; /* of scales that have scales: the f32 of each of 256 codes; else NULL */
-    bool is_text; /* of a constant: JSON, of which other tools say the same in other words */
     const struct qp_place *place; /* of a constant NULL */
     struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */
     uint64_t each; /* > 0: so many rows of the matrix, in whole words, are stored as one by itself,
