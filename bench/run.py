@@ -142,7 +142,7 @@ def cold_rows():
 def peer_rows(found):
     """A peer's time over that of qplan for the same scheme: how many times slower it is."""
     return [Row("peers", f"{peer.name}, {scheme}", None, words,
-                [*QUANTIZE, "--dtype", scheme.split()[0], "{bf16}"], "qplan")
+                [*QUANTIZE, "--scheme", scheme.split()[0], "{bf16}"], "qplan")
             for peer in found for scheme, words in peer.commands]
 
 
@@ -192,7 +192,7 @@ class Bench:
             command = [self.tool("qplan"), "quantize", "-q", *LAYOUTS[name][0], "-o", path,
                        self.file(cold, "folder")]
         elif name in ("int8", "int4", "fp8", "nf4"):
-            command = [self.tool("qplan"), "quantize", "-q", "--dtype", name, "-o", path,
+            command = [self.tool("qplan"), "quantize", "-q", "--scheme", name, "-o", path,
                        self.file(cold, "bf16")]
         elif name == "gguf":
             peers.write_gguf(self.file(cold, "bf16"), path)
