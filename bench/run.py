@@ -42,7 +42,10 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_d
 # Layouts that engines load: the options, and the goals of quantize.
 LAYOUTS = {"w4a16": (["--preset", "w4a16"], 1.6), "w8a8": (["--preset", "w8a8"], 1.6),
            "mlx": (["--preset", "mlx-4bit"], 1.8), "gptq": (["--preset", "gptq-4bit"], 2.0),
-           "awq": (["--preset", "awq-4bit"], 2.0)}
+           "awq": (["--preset", "awq-4bit"], 2.0),
+           **{preset: (["--preset", preset], goal) for preset, goal in (
+               ("fp8_dynamic", 1.3), ("deepseek-fp8", 1.3), ("nvfp4a16", 1.8), ("mxfp4a16", 1.8),
+               ("mxfp8a16", 1.8), ("mlx-mxfp4", 1.8), ("nf4", 2.0), ("bnb-int8", 1.6))}}
 
 QUANTIZE = ["{qplan}", "quantize", "-q", "--threads", "{threads}", "-o", "{out}"]
 DEQUANTIZE = ["{qplan}", "dequantize", "-q", "--threads", "{threads}", "-o", "{out}"]
@@ -81,7 +84,10 @@ def hot_rows():
         quantize("bf16 -> int4 g128 asymmetric", 1.6, "{bf16}", "--dtype", "int4"),
         quantize("bf16 -> fp8 per channel", 1.3, "{bf16}", "--dtype", "fp8"),
         quantize("bf16 -> fp8 block 128x128", 1.3, "{bf16}", "--scheme", "fp8:b128x128"),
-        quantize("bf16 -> nf4 g64", 2.0, "{bf16}", "--dtype", "nf4"),
+        quantize("bf16 -> nf4 g64", 2.0, "{bf16}", "--scheme", "nf4"),
+        quantize("bf16 -> nvfp4", 1.8, "{bf16}", "--scheme", "nvfp4", reads=2),
+        quantize("bf16 -> mxfp4", 1.8, "{bf16}", "--scheme", "mxfp4"),
+        quantize("bf16 -> mxfp8", 1.8, "{bf16}", "--scheme", "mxfp8"),
         quantize("f16 -> int8 per channel", 1.25, "{f16}"),
         quantize("f32 -> int8 per channel", 1.25, "{f32}"),
         quantize("bf16 -> int8 last axis", 1.3, "{bf16}", "--per-channel", "--axis", "-1", reads=2),
@@ -172,7 +178,7 @@ class Bench:
                  "threads": self.options.threads, "block": self.options.block,
                  "out": self.path(row.cold, "out"), "out_bytes": row.out_bytes,
                  "report": self.path(row.cold, "report"), **peers.places(self.options)}
-        for name in re.findall(r"{(\w+)}", " ".join(command)):
+        for name in re.findall(r"{([\w-]+)}", " ".join(command)):
             if name not in known:
                 known[name] = self.file(row.cold, name)
         return [word.format(**known) for word in command]
