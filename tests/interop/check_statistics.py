@@ -2,7 +2,7 @@
 """examples/collect_statistics.py on a tiny model, against sums that are made in another way, and
 `qplan quantize` with what it wrote.
 
-    statistics.py --qplan PROGRAM
+    check_statistics.py --qplan PROGRAM
 
 Exit 77, with the reason, where the environment of the interop tests is missing.
 """
