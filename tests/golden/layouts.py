@@ -312,6 +312,28 @@ def check_old_form(qplan, golden, folder):
         qplan.run("verify", "-q", made, back)
 
 
+def check_header_form(qplan, golden, folder):
+    """Marks of ComfyUI that are in the header, of all layers in one text."""
+    tensors, layers, suffix = {}, {}, ".comfy_quant"
+    for name, tensor in stored.read(golden / "encoded").items():
+        if name.endswith(suffix):
+            layers[name.removesuffix(suffix)] = json.loads(tensor.data)
+        else:
+            tensors[name] = tensor
+    claim = "_quantization_metadata"
+    metadata = {claim: json.dumps({"format_version": "1.0", "layers": layers}), "note": "kept"}
+    made, back = folder / "header.safetensors", folder / "header-values.safetensors"
+    stored.write(made, tensors, metadata)
+    qplan.run("dequantize", "-q", "-o", back, made)
+    same("header form", stored.read(back), stored.read(golden / "decoded.safetensors"))
+    qplan.run("verify", "-q", made, back)
+    qplan.run("quantize", "-q", "--requantize", "-o", folder / "header-again.safetensors", made)
+    for path in (back, folder / "header-again.safetensors"):
+        found = stored.metadata(path)
+        if claim in found or found.get("note") != "kept":
+            raise Failure(f"metadata of {path.name}: {sorted(found)}")
+
+
 def check_index(qplan, golden, folder):
     """GPTQ tells the group of each column: in any order, or not at all."""
     if not any(name.endswith(".g_idx") for name in stored.read(golden / "encoded")):
@@ -366,6 +388,8 @@ def check_golden(qplan, golden, row, folder):
     if f"{golden.parent.name}/{golden.name}" in NEAREST:
         qplan.run("verify", "-q", golden / "encoded", source_folder(golden, folder / "plain"))
     check_old_form(qplan, golden, folder / "read")
+    if golden.parent.name == "comfyui":
+        check_header_form(qplan, golden, folder / "read")
     check_requantizing(qplan, golden, folder / "read")
     if method in PUBLISHED:
         check_publishing(qplan, golden, folder / "read")
