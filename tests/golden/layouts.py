@@ -43,7 +43,8 @@ from experts import split_experts
 AWAITED = set()
 WITHOUT_RECIPE = {"awq"}  # its tool goes by data
 ZEROS_ALIKE = {"bitsandbytes", "modelopt"}  # whose tools may decode the code of -0 to 0
-NEAREST = {"bitsandbytes/nf4-g32", "bitsandbytes/nf4-ragged"}  # whose libraries make nearest codes
+# Whose libraries make nearest codes; blocks of zeros of nvfp4 have the scale 0 in the latter two.
+NEAREST = {"bitsandbytes/nf4-g32", "bitsandbytes/nf4-ragged", "comfyui/nvfp4", "mlx/nvfp4"}
 PUBLISHED = {"fp8"}  # layouts that models are published in
 # What layouts call numbers by which engines quantize the inputs of a layer.
 INPUTS = {"compressed_tensors": ("input_scale", "input_zero_point", "input_global_scale"),
