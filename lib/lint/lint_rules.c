@@ -40,7 +40,8 @@ const struct qp_lint_rule qp_lint_rules[] = {
 
     /* Values of parameters. */
     {ERROR("L07", NULL, NULL, "a scale that is not finite"), true, qp_lint_not_finite},
-    {ERROR("L08", SCALED, NULL, "a scale that is zero"), true, qp_lint_zero_scale},
+    {ERROR("L08", SCALED, NULL, "a scale that is zero, but of nvfp4 blocks of zeros"), true,
+     qp_lint_zero_scale},
     {WARNING("L09", ABOVE, NULL, "a negative scale"), true, qp_lint_negative},
     {ERROR("L10", NULL, NULL, "a symmetric tensor whose zero point is not the middle"), true,
      qp_lint_middle},

@@ -220,6 +220,10 @@ def L08():
     yield folder, 1
     yield with_byte(float_folder("nvfp4"), SCALE, 5, 0), 1
     yield with_byte(modelopt(), SCALE, 5, 0), 1
+    for scale, at, value in ((0, 47, 0x10), (0, 40, 0x01), (0x80, 40, 0)):
+        folder = zero_block(float_folder("nvfp4"), Q + ".weight_packed", scale)
+        yield with_byte(folder, Q + ".weight_packed", at, value), 1
+    yield with_byte(zero_block(modelopt(), Q + ".weight"), SCALE, 6, 0), 1
 
 
 def L09():
@@ -634,6 +638,13 @@ def with_byte(folder, name, at, value):
     return folder
 
 
+def zero_block(folder, codes, scale=0):
+    """The sixth block of nvfp4 has a scale of 0 and codes of 0 and -0."""
+    for i in range(8):
+        with_byte(folder, codes, 40 + i, (0, 0x80, 8, 0x88)[i % 4])
+    return with_byte(folder, SCALE, 5, scale)
+
+
 DOWN = LAYER + "mlp.down_proj"
 
 
@@ -786,6 +797,8 @@ def good():
     yield folder, []
     yield modelopt(), []
     yield modelopt(engine="vllm"), []
+    yield zero_block(modelopt(), Q + ".weight"), []
+    yield zero_block(float_folder("nvfp4"), Q + ".weight_packed"), []
     yield modelopt(EXPERTS), []
     yield two_groups([["re:.*mlp.*", "re:.*o_proj$"], ["re:.*self_attn[.][qkv]_proj"]]), []
     yield two_groups([["Linear"], [f"{LAYER}self_attn.{name}_proj" for name in "qkv"]]), []
