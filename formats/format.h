@@ -133,6 +133,10 @@ struct qp_format {
      * quantize its inputs, QP_MOST_INPUTS at the most and ended by NULL; or NULL. */
     const char *const *inputs;
 
+    /* The key of metadata by which other tools say which tensors are quantized; outputs have none.
+     * NULL: no layout of theirs is told so. */
+    const char *claim;
+
     /* Models that it does not take, ended by a row without a pattern, or NULL. */
     const struct qp_refusal *refusals;
 

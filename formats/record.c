@@ -25,6 +25,15 @@ bool qp_owns_key(const struct qp_st_pair *pair)
     return pair->key_len >= n && memcmp(pair->key, begin, n) == 0;
 }
 
+bool qp_is_handed_on(const struct qp_st_pair *pair)
+{
+    const struct qp_format *format;
+    bool is_claim = false;
+    for (size_t i = 0; (format = qp_format_at(i)) != NULL; i++)
+        is_claim |= format->claim && qp_text_is(pair->key, pair->key_len, format->claim);
+    return !is_claim && !qp_owns_key(pair);
+}
+
 bool qp_is_format(const struct qp_st_pair *pair)
 {
     return qp_text_is(pair->key, pair->key_len, "format");

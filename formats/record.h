@@ -13,9 +13,12 @@
 #define QP_NUMERICS     "1"
 #define QP_FORMAT       "pt"
 
-/* Whether a key of a source is left out of what it hands on: all that begin with "qplan." are ours.
- */
+/* Whether a key is ours: all that begin with "qplan." are. */
 bool qp_owns_key(const struct qp_st_pair *pair);
+
+/* Whether a pair of a source goes into what is made of it: neither ours, nor what another tool says
+ * of how its tensors are stored. */
+bool qp_is_handed_on(const struct qp_st_pair *pair);
 
 /* Whether a pair is "format", which is "pt" in every output, whatever the source has. */
 bool qp_is_format(const struct qp_st_pair *pair);

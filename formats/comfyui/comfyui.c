@@ -9,7 +9,8 @@
  * them; nvfp4 has two codes in a byte, the first in its high half, and L.weight_scale_2, the factor
  * of its scales.
  *
- * Older files of fp8 have no such marks (comfyui_old.c).
+ * The marks of all layers may be in the metadata instead (comfyui_header.c), and older files of fp8
+ * have no such marks (comfyui_old.c): both are only read.
  */
 #include "comfyui.h"
 
@@ -162,7 +163,7 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
         {t->name,
          t->name_len,
          "_scale",
-         kind->scales[t->variant],
+         kind->scales[t->variant % 2],
          is_tensor ? 0 : 2,
          {kind->group ? up_to(sets.rows, TILE_ROWS) : sets.rows,
           kind->group ? up_to(sets.cols, TILE_COLS) : sets.cols}},
@@ -185,7 +186,10 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
     parts[2] = (struct qp_part){
         .role = QP_CONSTANT, .entry = &entries[2], .bytes = kind->mark, .is_text = true};
     parts[3] = qp_factor_part(&entries[3], false);
-    return n;
+    if (t->variant < QP_COMFY_IN_HEADER)
+        return n;
+    parts[2] = parts[3];
+    return n - 1;
 }
 
 /* ---- Reading -----------------------------------------------------------------------------------
@@ -194,6 +198,8 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 static bool is(const struct qp_listing *listing)
 {
     enum qplan_dtype dtype;
+    if (qp_comfy_has_claim(listing))
+        return true;
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
         if (qp_name_ends(entry->name, entry->name_len, mark) || qp_comfy_is_old_mark(entry, &dtype))
@@ -202,43 +208,28 @@ static bool is(const struct qp_listing *listing)
     return false;
 }
 
-static enum qplan_status refuse(const struct qp_listing *listing, const struct qplan_entry *entry,
-                                const char *what, struct qplan_error *err)
-{
-    char subject[512];
-    return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, entry), "%s", what);
-}
-
-/* The format that the mark of a layer names; besides it a mark may say how a layer is computed. */
-static enum qplan_status read_mark(const struct qp_listing *listing,
-                                   const struct qplan_entry *entry, const struct kind **out,
+/* The format that a mark names; besides it a mark may say how a layer is computed. */
+static enum qplan_status find_kind(const struct qp_comfy_layer *layer, const struct kind **out,
                                    struct qplan_error *err)
 {
-    char text[MOST_MARK], subject[512], shown[QP_QUOTED];
-    struct qp_tree tree = {
-        .name = qp_listing_subject(subject, listing, entry), .err = err, .any_numbers = true};
-    const uint64_t n = entry->end - entry->begin;
-    if (entry->storage != QPLAN_STORAGE_U8 || entry->rank != 1 || n > sizeof text)
-        return refuse(listing, entry, "expected JSON in bytes of type U8", err);
-    QP_TRY(listing->read(listing, entry, 0, text, (size_t)n, err));
-    enum qplan_status status = qp_tree_read(&tree, text, (size_t)n);
-    if (status == QPLAN_OK) {
-        const struct qp_tree_value *format = qp_tree_member(&tree, tree.values, "format");
-        const struct qp_tree_value *computed =
-            qp_tree_member(&tree, tree.values, "full_precision_matrix_mult");
-        size_t i = 0;
-        while (i < N_KINDS && !qp_tree_is_string(&tree, format, kinds[i].format))
-            i++;
-        *out = i < N_KINDS ? &kinds[i] : NULL;
-        if (!*out || tree.n_values != 2u + (computed != NULL))
-            status =
-                qp_fail(err, QPLAN_ERR_INVALID, subject,
-                        "not a format that is supported: expected float8_e4m3fn, float8_e5m2, "
-                        "int8_tensorwise, mxfp8 or nvfp4 and nothing that changes values, found %s",
-                        qp_quote(shown, text, (size_t)n));
-    }
-    qp_tree_free(&tree);
-    return status;
+    const struct qp_tree_value *format = qp_tree_member(layer->tree, layer->mark, "format");
+    const struct qp_tree_value *computed =
+        qp_tree_member(layer->tree, layer->mark, "full_precision_matrix_mult");
+    char shown[QP_QUOTED];
+    size_t i = 0;
+    while (i < N_KINDS && !qp_tree_is_string(layer->tree, format, kinds[i].format))
+        i++;
+    if (i == N_KINDS)
+        return qp_fail(err, QPLAN_ERR_INVALID, layer->subject,
+                       "not a format that is supported: expected float8_e4m3fn, float8_e5m2, "
+                       "int8_tensorwise, mxfp8 or nvfp4, found %s",
+                       format ? qp_tree_show(shown, layer->tree, format) : "none");
+    if (layer->mark->span != 2u + (computed != NULL))
+        return qp_fail(err, QPLAN_ERR_INVALID, layer->subject,
+                       "expected one format, besides it full_precision_matrix_mult at the most, "
+                       "and nothing that changes values");
+    *out = &kinds[i];
+    return QPLAN_OK;
 }
 
 /* The scheme of a layer by its scales: one for all, one for each row, or one for each block. */
@@ -267,33 +258,59 @@ static bool find_shape(const struct kind *kind, const struct qplan_entry *codes,
            elems > 0;
 }
 
-static enum qplan_status describe_layer(const struct qp_listing *listing, struct qp_arena *arena,
-                                        const struct qplan_entry *entry, struct qp_tensor **tensors,
-                                        size_t *n, struct qplan_error *err)
+enum qplan_status qp_comfy_describe_layer(const struct qp_listing *listing, struct qp_arena *arena,
+                                          const struct qp_comfy_layer *layer,
+                                          struct qp_tensor **tensors, size_t *n,
+                                          struct qplan_error *err)
 {
     uint64_t shape[2];
-    const size_t n_layer = entry->name_len - (sizeof mark - 1);
-    const struct qplan_entry *codes = qp_listing_sibling(listing, entry->name, n_layer, weight);
+    const struct qplan_entry *codes =
+        qp_listing_sibling(listing, layer->name, layer->name_len, weight);
     const struct qplan_entry *scale =
-        qp_listing_sibling(listing, entry->name, n_layer, ".weight_scale");
+        qp_listing_sibling(listing, layer->name, layer->name_len, ".weight_scale");
     const struct kind *kind = kinds;
-    QP_TRY(read_mark(listing, entry, &kind, err));
+    QP_TRY(find_kind(layer, &kind, err));
     if (!codes || !scale || !find_shape(kind, codes, shape))
-        return refuse(listing, entry,
-                      "expected a weight of two axes, of whole blocks, and its scale beside it",
-                      err);
+        return qp_fail(err, QPLAN_ERR_INVALID, layer->subject,
+                       "expected a weight of two axes, of whole blocks, and its scale beside it");
     const struct qplan_scheme scheme = scheme_of(kind, scale);
-    const struct qp_tensor t = {.name = codes->name,
-                                .name_len = codes->name_len,
-                                .shape = qp_arena_copy(arena, shape, 2, sizeof *shape),
-                                .rank = 2,
-                                .storage = QPLAN_STORAGE_F32,
-                                .variant = scale->storage != kind->scales[0] &&
-                                           scale->storage == kind->scales[1],
-                                .scheme = qp_arena_copy(arena, &scheme, 1, sizeof scheme)};
+    const bool is_other = scale->storage != kind->scales[0] && scale->storage == kind->scales[1];
+    const struct qp_tensor t = {
+        .name = codes->name,
+        .name_len = codes->name_len,
+        .shape = qp_arena_copy(arena, shape, 2, sizeof *shape),
+        .rank = 2,
+        .storage = QPLAN_STORAGE_F32,
+        .variant = (uint8_t)(is_other + (layer->in_header ? QP_COMFY_IN_HEADER : QP_COMFY_USUAL)),
+        .scheme = qp_arena_copy(arena, &scheme, 1, sizeof scheme)};
     return t.shape && t.scheme && qp_add_tensor(tensors, n, &t)
                ? QPLAN_OK
                : qp_fail_memory(err, listing->shown, sizeof t);
+}
+
+/* The layer of a mark that is a tensor. */
+static enum qplan_status describe_marked(const struct qp_listing *listing, struct qp_arena *arena,
+                                         const struct qplan_entry *entry,
+                                         struct qp_tensor **tensors, size_t *n,
+                                         struct qplan_error *err)
+{
+    char text[MOST_MARK], subject[512];
+    struct qp_tree tree = {
+        .name = qp_listing_subject(subject, listing, entry), .err = err, .any_numbers = true};
+    struct qp_comfy_layer layer = {.subject = subject,
+                                   .name = entry->name,
+                                   .name_len = entry->name_len - (sizeof mark - 1),
+                                   .tree = &tree};
+    const uint64_t n_text = entry->end - entry->begin;
+    if (entry->storage != QPLAN_STORAGE_U8 || entry->rank != 1 || n_text > sizeof text)
+        return qp_fail(err, QPLAN_ERR_INVALID, subject, "expected JSON in bytes of type U8");
+    QP_TRY(listing->read(listing, entry, 0, text, (size_t)n_text, err));
+    enum qplan_status status = qp_tree_read(&tree, text, (size_t)n_text);
+    layer.mark = tree.values;
+    if (status == QPLAN_OK)
+        status = qp_comfy_describe_layer(listing, arena, &layer, tensors, n, err);
+    qp_tree_free(&tree);
+    return status;
 }
 
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
@@ -302,11 +319,11 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
         if (qp_name_ends(entry->name, entry->name_len, mark))
-            QP_TRY(describe_layer(listing, arena, entry, tensors, n, err));
+            QP_TRY(describe_marked(listing, arena, entry, tensors, n, err));
         else if (qp_name_ends(entry->name, entry->name_len, QP_COMFY_OLD_SCALE))
             QP_TRY(qp_comfy_old_describe(listing, arena, entry, tensors, n, err));
     }
-    return QPLAN_OK;
+    return qp_comfy_header_describe(listing, arena, tensors, n, err);
 }
 
 static const char *const inputs[] = {".input_scale", NULL};
@@ -319,6 +336,7 @@ const struct qp_format qp_format_comfyui = {
     .is_file = true,
     .select = "linear",
     .recipe = "reference:comfy-kitchen",
+    .claim = QP_COMFY_CLAIM,
     .keeps = keeps,
     .rank = 2,
     .inputs = inputs,

@@ -264,7 +264,8 @@ static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dt
     return QPLAN_OK;
 }
 
-/* The metadata of a file of the output: that of the file it is made of, without what qplan adds. */
+/* The metadata of a file of the output: that of the file it is made of, without what
+ * says how tensors are stored. */
 static enum qplan_status metadata_of(void *ctx, size_t file, const struct qp_st_pair **pairs,
                                      size_t *n, struct qplan_error *err)
 {
@@ -276,7 +277,7 @@ static enum qplan_status metadata_of(void *ctx, size_t file, const struct qp_st_
         return qp_fail_memory(err, "tensors", st->n_metadata * sizeof *e->pairs);
     *n = 0;
     for (size_t i = 0; i < st->n_metadata; i++) {
-        if (!qp_owns_key(&st->metadata[i]))
+        if (qp_is_handed_on(&st->metadata[i]))
             e->pairs[(*n)++] = st->metadata[i];
     }
     *pairs = e->pairs;

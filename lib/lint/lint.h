@@ -130,6 +130,7 @@ enum qplan_status qp_lint_ct_bare_float(struct qp_lint *lint);
 enum qplan_status qp_lint_ct_factor_shape(struct qp_lint *lint);
 enum qplan_status qp_lint_ct_ragged(struct qp_lint *lint);
 enum qplan_status qp_lint_nvfp4_experts(struct qp_lint *lint);
+enum qplan_status qp_lint_mxfp8_experts(struct qp_lint *lint);
 
 enum qplan_status qp_lint_pattern(struct qp_lint *lint);
 enum qplan_status qp_lint_skip_kept(struct qp_lint *lint);
@@ -148,6 +149,7 @@ enum qplan_status qp_lint_w8a8_experts(struct qp_lint *lint);
 enum qplan_status qp_lint_random_experts(struct qp_lint *lint);
 enum qplan_status qp_lint_bnb_experts(struct qp_lint *lint);
 enum qplan_status qp_lint_bnb_latent(struct qp_lint *lint);
+enum qplan_status qp_lint_bnb_ragged(struct qp_lint *lint);
 enum qplan_status qp_lint_gptq_asymmetric(struct qp_lint *lint);
 enum qplan_status qp_lint_bits_4_8(struct qp_lint *lint);
 enum qplan_status qp_lint_group(struct qp_lint *lint);

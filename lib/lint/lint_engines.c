@@ -3,6 +3,7 @@
  */
 #include "lint.h"
 
+#include "formats/blocks.h"
 #include "lib/model/dtype.h"
 
 /* Which layouts each engine loads, names with blanks between. */
@@ -97,6 +98,32 @@ static bool is_latent(const struct qp_tensor *t)
 enum qplan_status qp_lint_bnb_latent(struct qp_lint *l)
 {
     return find_each(l, is_latent, "its input has four axes: bitsandbytes 0.50 takes three");
+}
+
+/* Where groups go on from row to row; one row is decoded as it should be. */
+static bool has_ragged_rows(const struct qp_tensor *t)
+{
+    return t->scheme->granularity == QPLAN_PER_GROUP && t->shape[0] > 1 &&
+           t->shape[1] % t->scheme->group != 0;
+}
+
+enum qplan_status qp_lint_bnb_ragged(struct qp_lint *l)
+{
+    return find_each(
+        l, has_ragged_rows,
+        "its columns are no multiple of the group: bitsandbytes 0.50 decodes most such "
+        "shapes wrongly on a CPU");
+}
+
+static bool is_expert_of_mxfp8(const struct qp_tensor *t)
+{
+    return is_expert(t) && qp_blocks_of(t->scheme) == &qp_blocks[QP_MXFP8];
+}
+
+enum qplan_status qp_lint_mxfp8_experts(struct qp_lint *l)
+{
+    return find_each(l, is_expert_of_mxfp8,
+                     "an expert of mxfp8: transformers 5.23 does not load it");
 }
 
 static bool is_asymmetric(const struct qp_tensor *t)

@@ -40,7 +40,8 @@ const struct qp_lint_rule qp_lint_rules[] = {
 
     /* Values of parameters. */
     {ERROR("L07", NULL, NULL, "a scale that is not finite"), true, qp_lint_not_finite},
-    {ERROR("L08", SCALED, NULL, "a scale that is zero"), true, qp_lint_zero_scale},
+    {ERROR("L08", SCALED, NULL, "a scale that is zero, but of nvfp4 blocks of zeros"), true,
+     qp_lint_zero_scale},
     {WARNING("L09", ABOVE, NULL, "a negative scale"), true, qp_lint_negative},
     {ERROR("L10", NULL, NULL, "a symmetric tensor whose zero point is not the middle"), true,
      qp_lint_middle},
@@ -131,10 +132,14 @@ const struct qp_lint_rule qp_lint_rules[] = {
      qp_lint_nvfp4_experts},
     {WARNING("L53", CT, GPUS, "rows or columns that are no multiple of blocks of fp8"), true,
      qp_lint_ct_ragged},
+    {ERROR("L54", CT, "transformers", "experts of mxfp8, which it does not decode"), true,
+     qp_lint_mxfp8_experts},
     {ERROR("L60", BNB, NULL, "lm_head is plain, and not in llm_int8_skip_modules"), true,
      qp_lint_bnb_head},
     {ERROR("L61", BNB, "transformers", "experts, which it loads only plain"), true,
      qp_lint_bnb_experts},
     {ERROR("L62", BNB, "transformers", "kv_b_proj of latent attention"), true, qp_lint_bnb_latent},
+    {WARNING("L63", BNB, "transformers", "4 bits, and columns not a multiple of the group"), true,
+     qp_lint_bnb_ragged},
     {{NULL, false, NULL, NULL, NULL}, false, NULL},
 };

@@ -3,6 +3,8 @@
  */
 #include "lint.h"
 
+#include "formats/blocks.h"
+#include "kernels/codes/valued.h"
 #include "kernels/kernel.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
@@ -12,7 +14,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define SETS 8192u /* at a time */
+#define SETS  8192u /* at a time */
+#define BLOCK 16u   /* codes of nvfp4 that share a scale */
 
 enum fault { NOT_FINITE, ZERO, NEGATIVE, NO_POWER, N_FAULTS };
 
@@ -24,6 +27,7 @@ struct qp_scale_faults {
 struct buffers {
     char *room;
     double *values;
+    char *codes; /* room for those of as many blocks */
 };
 
 static void look(struct qp_scale_faults *faults, const double *scale, size_t n, uint64_t set,
@@ -43,6 +47,40 @@ static void look(struct qp_scale_faults *faults, const double *scale, size_t n, 
     }
 }
 
+static bool are_zeros(const struct qp_code_rule *rule, const uint8_t *codes)
+{
+    bool found = true;
+    for (size_t i = 0; i < BLOCK; i++)
+        found &= qp_value_f32(codes[i], rule->type, false) == 0;
+    return found;
+}
+
+/*
+ * Nothing is lost of blocks of zeros, which have the scale 0 where some tools have made them: here
+ * it counts as 1.
+ */
+static enum qplan_status pass_zeros(struct qp_lint *l, const struct qp_tensor *t,
+                                    const struct buffers *b, uint64_t set, size_t n)
+{
+    const struct qp_part *part = qp_tensor_part(t, QP_CODES);
+    const struct qp_code_rule rule = qp_code_rule(t->scheme);
+    const void *codes;
+    size_t first = 0;
+    while (first < n && b->values[first] != 0)
+        first++;
+    if (first == n || qp_blocks_of(t->scheme) != &qp_blocks[QP_NVFP4] ||
+        part->matrix.cols % BLOCK != 0)
+        return QPLAN_OK;
+    QP_TRY(qp_part_get(l->source, part, set * BLOCK, n * BLOCK, QPLAN_ISA_BEST, b->codes, &codes,
+                       NULL, l->err));
+    for (size_t i = first; i < n; i++) {
+        if (b->values[i] == 0 && !signbit(b->values[i]) &&
+            are_zeros(&rule, (const uint8_t *)codes + i * BLOCK))
+            b->values[i] = 1;
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tensor *t,
                                         const struct buffers *b, struct qp_scale_faults *faults)
 {
@@ -58,6 +96,7 @@ static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tenso
         QP_TRY(
             qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, b->room, &stored, NULL, l->err));
         f64->load(t->scheme->scale_dtype, n, stored, b->values);
+        QP_TRY(pass_zeros(l, t, b, set, n));
         look(faults, b->values, n, set, part->of_powers);
     }
     return QPLAN_OK;
@@ -67,7 +106,7 @@ static enum qplan_status look_at_all(struct qp_lint *l, const struct buffers *b)
 {
     const size_t n = l->file->n_tensors;
     struct qp_scale_faults *faults = qp_arena_alloc(&l->found->arena, n, sizeof *faults);
-    if (!faults || !b->room || !b->values)
+    if (!faults || !b->room || !b->values || !b->codes)
         return qp_fail_memory(l->err, "scales", n * sizeof *faults);
     for (size_t i = 0; i < n; i++) {
         if (l->file->tensors[i].scheme)
@@ -81,10 +120,12 @@ static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, const 
 {
     if (!l->faults) {
         struct buffers b = {qp_alloc_buffer(QP_PART_ROOM(SETS, 4)),
-                            qp_alloc_buffer(SETS * sizeof(double))};
+                            qp_alloc_buffer(SETS * sizeof(double)),
+                            qp_alloc_buffer(QP_PART_ROOM(SETS * BLOCK, 1))};
         const enum qplan_status status = look_at_all(l, &b);
         qp_free(b.room);
         qp_free(b.values);
+        qp_free(b.codes);
         QP_TRY(status);
     }
     for (size_t i = 0; i < l->file->n_tensors; i++) {

@@ -83,15 +83,23 @@ struct explainer {
     void (*put)(struct explainer *e, const struct qp_plan_tensor *t);
 };
 
-/* The next vote from *i on that did not win; false if there is none. */
-static bool next_lost(const struct explainer *e, const struct qp_plan_tensor *t, size_t *i,
-                      struct vote *out)
+/* A walk over the votes that did not win. */
+struct losers {
+    size_t next;
+    bool has_won; /* the first vote of the rule that won is behind: others of its name lost to it */
+};
+
+/* The next of them; false if there is none. */
+static bool next_lost(const struct explainer *e, const struct qp_plan_tensor *t,
+                      struct losers *walk, struct vote *out)
 {
     const size_t n = e->chooser ? e->chooser->n_choices + VOTES_BESIDES : 0;
-    while (*i < n) {
-        if (vote_at(e->chooser, t->source, (*i)++, out) &&
-            (!t->rule || strcmp(out->rule, t->rule) != 0))
+    while (walk->next < n) {
+        if (!vote_at(e->chooser, t->source, walk->next++, out))
+            continue;
+        if (walk->has_won || !t->rule || strcmp(out->rule, t->rule) != 0)
             return true;
+        walk->has_won = true;
     }
     return false;
 }
@@ -163,7 +171,7 @@ static void put_text(struct explainer *e, const struct qp_plan_tensor *t)
         put_rule(w, &won);
     }
     qp_puts(w, "\n");
-    for (size_t i = 0; next_lost(e, t, &i, &lost);) {
+    for (struct losers walk = {.next = 0}; next_lost(e, t, &walk, &lost);) {
         qp_puts(w, "  lost: ");
         put_rule(w, &lost);
         qp_puts(w, ": ");
@@ -221,7 +229,7 @@ static void put_json(struct explainer *e, const struct qp_plan_tensor *t)
         qp_json_put_null(w);
     qp_json_key(w, "lost");
     qp_json_open(w, '[');
-    for (size_t i = 0; next_lost(e, t, &i, &lost);)
+    for (struct losers walk = {.next = 0}; next_lost(e, t, &walk, &lost);)
         put_vote(w, &lost);
     qp_json_close(w, ']');
     qp_json_key(w, "source_bytes");

@@ -194,12 +194,12 @@ static int by_key(const void *a, const void *b)
     return order ? order : qp_compare_text(x->value, x->value_len, y->value, y->value_len);
 }
 
-/* Adds the pairs of a file of the source without those that are ours. */
+/* Adds the pairs of a file of the source that go into an output. */
 static size_t add_pairs(struct qp_st_pair *pairs, size_t n, const struct qp_st *st)
 {
     for (size_t i = 0; i < st->n_metadata; i++) {
         const struct qp_st_pair *pair = &st->metadata[i];
-        if (!qp_owns_key(pair) && !qp_is_format(pair))
+        if (qp_is_handed_on(pair) && !qp_is_format(pair))
             pairs[n++] = *pair;
     }
     return n;

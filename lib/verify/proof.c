@@ -369,7 +369,7 @@ static void compare_pairs(struct prover *p, const struct qp_source *one,
     for (size_t file = 0; file < one->listing.n_files; file++) {
         for (size_t i = 0; i < one->files[file].n_metadata; i++) {
             const struct qp_st_pair *pair = &one->files[file].metadata[i];
-            if (!qp_owns_key(pair) && !qp_is_format(pair) && !has_pair(other, pair))
+            if (qp_is_handed_on(pair) && !qp_is_format(pair) && !has_pair(other, pair))
                 offend(p, p->proof->file->source.listing.shown,
                        "metadata %s is not that of the source",
                        qp_quote(quoted, pair->key, pair->key_len));

@@ -13,6 +13,7 @@ from layout_qplan import ALL, HONEST, OTHER_SOURCE, Fault, clean, word
 from st import n_bytes
 
 OLD_MARK = "l.scaled_fp8"
+CLAIM = "_quantization_metadata"
 
 
 
@@ -27,6 +28,7 @@ BLANK = json.dumps(json.loads(MARK)).encode()       # as ComfyUI writes it
 @dataclasses.dataclass(frozen=True)
 class Marked(Stored):
     mark: bytes = MARK
+    in_header: bool = False             # the mark is in the metadata of the file
     old: str = ""                       # files of fp8 before layers had marks: the type of the one mark
 
 
@@ -56,6 +58,14 @@ class File(layout_qplan.File):
         super().__init__(scheme, dtype, dims)
         if not scheme.recorded:
             self.records, self.text, self.meta = {}, False, {"format": "pt", "note": "kept"}
+        if scheme.in_header:
+            del self.tensors[self.stem + ".comfy_quant"]
+            self.meta[CLAIM] = self.claim(scheme.mark)
+
+    def claim(self, mark, layer=None, version=b'"1.0"', more=b""):
+        """The marks of all layers, of which there is one."""
+        layer = json.dumps(layer or self.stem).encode()
+        return (b'{"format_version": %s, "layers": {%s: %s%s}}' % (version, layer, mark, more)).decode()
 
     @property
     def parts(self):
@@ -100,11 +110,14 @@ class File(layout_qplan.File):
 class Layout(layout_qplan.Layout):
     name, base, file = "comfyui", "int8", File
     with_wrong_parts = ("int8", "int8-other", "tensor", "tensor-other", "fp8", "fp8-other", "mxfp8",
-                        "mxfp8-other", "nvfp4", "nvfp4-other", "old-other", "old-f32-other")
+                        "mxfp8-other", "nvfp4", "nvfp4-other", "old-other", "old-f32-other", "header-other",
+                        "header-nvfp4-other")
     sidecars = ("l.1.w.weight_scale",)
     unrecorded = (tensor("l.0.w.weight"), words("not recorded")), ALL
     schemes = {**dict(both(Marked, int8={}, tensor={"grain": ("t",)}, **BLOCKS)),
                "blank-other": Marked(recorded=False, mark=BLANK),
+               "header-other": Marked(recorded=False, in_header=True),
+               "header-nvfp4-other": Marked(**BLOCKS["nvfp4"], recorded=False, in_header=True),
                "old-other": Marked(**OLD, old="F8_E4M3"), "old-f32-other": Marked(**OLD, old="F32"),
                "old-f8e5m2-other": Marked(**{**OLD, "values": "F8E5M2"}, old="F8_E5M2")}
 
@@ -195,9 +208,67 @@ class Layout(layout_qplan.Layout):
                     f"Q11-tiles-{name}", lambda f, at=at: f.set_bytes(f.parts["scale"], at, b"\1"),
                     (tensor(f"{self.file.name}_scale"), words("spare bits must be 0"))))
 
+        for fault in self.claims_of_header():
+            yield self.start_as("header-other", fault)
+
         for name, fault, exits in self.claims_of_old():
             yield self.start_as("old-other", Fault(
                 f"Q3-old-{name}", fault, () if exits else (words("'l.[01].w"),), exits))
+
+    def claims_of_header(self):
+        def put(text):
+            def spoil(file):
+                file.meta[CLAIM] = text(file) if callable(text) else text
+            return spoil
+
+        def with_mark(file):
+            file.tensors[file.stem + ".comfy_quant"] = ("U8", (len(MARK),), MARK)
+
+        def recorded(file):
+            file.meta.update({"qplan.layout": "1", "qplan.numerics": "1"})
+            file.text = json.dumps({file.name: "int8:c0 minmax F32 5x7"})
+
+        def marked(raw, **more):
+            return lambda file: file.claim(raw, **more)
+
+        def layers(text):
+            return f'{{"format_version": "1.0", "layers": {text}}}'
+
+        again = b', "l.0.w": ' + MARK
+        layer = words("'l.0.w'")
+        texts = {
+            "empty": ("", ()), "cut": (lambda file: file.claim(MARK)[:-1], ()), "array": ("[]", ("value",)),
+            "nul": (lambda file: file.claim(MARK) + "\0", ()), "rest": (lambda file: file.claim(MARK) + "{}", ()),
+            "deep": ("[" * 4000, ()), "no-layers": ('{"format_version": "1.0"}', ("layers",)),
+            "layers-null": (layers("null"), ("layers",)), "layers-array": (layers("[]"), ("layers",)),
+            "layers-twice": (layers('{}, "layers": {}'), ("layers",)),
+            "other-key": (layers('{}, "group": 1'), ("group",)),
+            "version-2": (marked(MARK, version=b'"2.0"'), ("format_version",)),
+            "version-number": (marked(MARK, version=b"1.0"), ("format_version",)),
+            "version-null": (marked(MARK, version=b"null"), ("format_version",)),
+            "layer-twice": (marked(MARK, more=again), (words("claimed twice"),)),
+            "layer-nul": (marked(MARK, layer="l.0.w\0"), ()),
+            "layer-stray": (marked(MARK, layer="l.1.w"), (words("'l.1.w'"),)),
+            "layer-weight": (marked(MARK, layer="l.0.w.weight"), (words("'l.0.w.weight'"),)),
+            "layer-empty": (layers('{"": %s}' % MARK.decode()), (words("''"),)),
+            "mark-text": (marked(b'"int8_tensorwise"'), (layer,)), "mark-null": (marked(b"null"), (layer,)),
+            "mark-none": (marked(b"{}"), (layer,)), "mark-array": (marked(b"[]"), (layer,)),
+            "mark-twice": (marked(MARK[:-1] + b"," + MARK[1:]), (layer,)),
+            "mark-unknown": (marked(mark_of("int8_blockwise")), (layer, "int8_blockwise")),
+            "mark-fp8": (marked(mark_of("float8_e4m3fn")), ("l.0.w",)),
+            "mark-blocks": (marked(mark_of("mxfp8")), (layer,)),
+            "mark-rotated": (marked(MARK[:-1] + b', "convrot": true}'), (layer,)),
+        }
+        for name, (text, names) in texts.items():
+            yield Fault(f"Q3-header-{name}", put(text), (CLAIM, *names) if name not in
+                        ("mark-fp8", "layer-twice") else names)
+        yield Fault("Q3-header-and-mark", with_mark, (words("claimed twice"),))
+        yield Fault("Q3-header-recorded", recorded, (tensor("l.0.w.comfy_quant"),))
+        yield Fault("Q3-header-lean", put(lambda f: layers(json.dumps({f.stem: json.loads(MARK)}))
+                                          .replace('"format_version": "1.0", ', "")), (), HONEST)
+        yield Fault("Q3-header-computed", put(marked(MARK[:-1] + b', "full_precision_matrix_mult": true}')),
+                    (), HONEST)
+        yield Fault("Q3-header-no-layer", put(layers("{}")), (tensor("l.0.w.weight_scale"),))
 
     @staticmethod
     def claims_of_old():

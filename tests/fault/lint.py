@@ -19,6 +19,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+
+from model import NF4
+
 FORMAT_BITS = {"F8_E4M3": 1, "I32": 4, "I8": 1, "U8": 1, "I64": 8, "U32": 4, "BF16": 2, "F16": 2, "F32": 4}
 LAYER = "model.layers.0."
 LINEAR = {"self_attn.q_proj": (64, 128), "self_attn.k_proj": (64, 128), "self_attn.v_proj": (64, 128),
@@ -216,6 +220,10 @@ def L08():
     yield folder, 1
     yield with_byte(float_folder("nvfp4"), SCALE, 5, 0), 1
     yield with_byte(modelopt(), SCALE, 5, 0), 1
+    for scale, at, value in ((0, 47, 0x10), (0, 40, 0x01), (0x80, 40, 0)):
+        folder = zero_block(float_folder("nvfp4"), Q + ".weight_packed", scale)
+        yield with_byte(folder, Q + ".weight_packed", at, value), 1
+    yield with_byte(zero_block(modelopt(), Q + ".weight"), SCALE, 6, 0), 1
 
 
 def L09():
@@ -309,6 +317,10 @@ def L53():
     linear = {LAYER + "mlp.down_proj": (128, 200), LAYER + "self_attn.o_proj": (100, 128)}
     yield float_folder("fp8-block", linear, engine="vllm"), 2
     yield float_folder("fp8-block", linear, engine="sglang"), 2
+
+
+def L54():
+    yield float_folder("mxfp8", EXPERTS, engine="transformers"), len(EXPERTS)
 
 
 def L20():
@@ -516,6 +528,20 @@ def bitsandbytes(skipped=("lm_head",), linear=None, engine="transformers"):
     return folder
 
 
+def four_bits(rows, cols, width=64, engine="transformers"):
+    """nf4 of bitsandbytes: groups go on from row to row."""
+    folder, weight, n = bitsandbytes(["lm_head", DOWN], engine=engine), LAYER + "mlp.up_proj.weight", rows * cols
+    folder.tensors = {name: t for name, t in folder.tensors.items() if ".up_proj." not in name}
+    state = json.dumps({"quant_type": "nf4", "blocksize": width, "dtype": "bfloat16",
+                        "shape": [rows, cols]}).encode()
+    folder.tensors[weight] = ("U8", (n // 2, 1), b"\x5a" * (n // 2))
+    folder.tensors[weight + ".absmax"] = ("F32", (-(-n // width),), ONE * -(-n // width))
+    folder.tensors[weight + ".quant_map"] = ("F32", (16,), struct.pack("<16f", *NF4))
+    folder.tensors[weight + ".quant_state.bitsandbytes__nf4"] = ("U8", (len(state),), state)
+    folder.config["quantization_config"].update(load_in_8bit=False, load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    return folder
+
+
 def awq(skip=None, linear=None, engine=None):
     """AWQ (gemm): words along rows of the transposed codes."""
     folder = Folder(linear={})
@@ -612,6 +638,13 @@ def with_byte(folder, name, at, value):
     return folder
 
 
+def zero_block(folder, codes, scale=0):
+    """The sixth block of nvfp4 has a scale of 0 and codes of 0 and -0."""
+    for i in range(8):
+        with_byte(folder, codes, 40 + i, (0, 0x80, 8, 0x88)[i % 4])
+    return with_byte(folder, SCALE, 5, scale)
+
+
 DOWN = LAYER + "mlp.down_proj"
 
 
@@ -692,6 +725,11 @@ def L62():
     yield bitsandbytes(["lm_head", DOWN], {LAYER + "self_attn.kv_b_proj": (64, 128)}), 1
 
 
+def L63():
+    for shape in ((8, 48, 32), (3, 160), (64, 32), (64, 200), (2, 64, 128)):
+        yield four_bits(*shape), 1
+
+
 def good():
     """Nothing is found in these, but for the rules named."""
     yield Folder(), []
@@ -707,6 +745,10 @@ def good():
                  "layers.0.mlp.down_proj"):
         yield bitsandbytes(["lm_head", text]), []
     yield bitsandbytes(["lm_head", "(?=model).*down_proj"]), ["L33"]
+    yield bitsandbytes(["lm_head", DOWN], {LAYER + "mlp.up_proj": (64, 96)}), []
+    yield four_bits(3, 160, engine="sglang"), []
+    for shape in ((3, 192), (64, 96, 32), (1, 160)):
+        yield four_bits(*shape), []
     yield bitsandbytes(["lm_head", DOWN], EXPERTS, "sglang"), []
     for lists in ([["mlp.up_proj"]], [["x"], ["layers.0.mlp.up_proj"]]):
         folder = gptq(engine="transformers")
@@ -745,6 +787,9 @@ def good():
         yield float_folder(kind), []
         yield float_folder(kind, {LAYER + "mlp.down_proj": (256, 128)}, engine="vllm"), []
     yield float_folder("nvfp4", EXPERTS), []
+    yield float_folder("mxfp8", EXPERTS), []
+    yield float_folder("mxfp8", engine="transformers"), []
+    yield float_folder("mxfp4", EXPERTS, engine="transformers"), []
     yield float_folder("fp8", EXPERTS, engine="sglang"), []
     folder = float_folder("fp8")
     folder.group["input_activations"] = None
@@ -752,6 +797,8 @@ def good():
     yield folder, []
     yield modelopt(), []
     yield modelopt(engine="vllm"), []
+    yield zero_block(modelopt(), Q + ".weight"), []
+    yield zero_block(float_folder("nvfp4"), Q + ".weight_packed"), []
     yield modelopt(EXPERTS), []
     yield two_groups([["re:.*mlp.*", "re:.*o_proj$"], ["re:.*self_attn[.][qkv]_proj"]]), []
     yield two_groups([["Linear"], [f"{LAYER}self_attn.{name}_proj" for name in "qkv"]]), []

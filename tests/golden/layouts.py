@@ -43,7 +43,8 @@ from experts import split_experts
 AWAITED = set()
 WITHOUT_RECIPE = {"awq"}  # its tool goes by data
 ZEROS_ALIKE = {"bitsandbytes", "modelopt"}  # whose tools may decode the code of -0 to 0
-NEAREST = {"bitsandbytes/nf4-g32", "bitsandbytes/nf4-ragged"}  # whose libraries make nearest codes
+# Whose libraries make nearest codes; blocks of zeros of nvfp4 have the scale 0 in the latter two.
+NEAREST = {"bitsandbytes/nf4-g32", "bitsandbytes/nf4-ragged", "comfyui/nvfp4", "mlx/nvfp4"}
 PUBLISHED = {"fp8"}  # layouts that models are published in
 # What layouts call numbers by which engines quantize the inputs of a layer.
 INPUTS = {"compressed_tensors": ("input_scale", "input_zero_point", "input_global_scale"),
@@ -312,6 +313,28 @@ def check_old_form(qplan, golden, folder):
         qplan.run("verify", "-q", made, back)
 
 
+def check_header_form(qplan, golden, folder):
+    """Marks of ComfyUI that are in the header, of all layers in one text."""
+    tensors, layers, suffix = {}, {}, ".comfy_quant"
+    for name, tensor in stored.read(golden / "encoded").items():
+        if name.endswith(suffix):
+            layers[name.removesuffix(suffix)] = json.loads(tensor.data)
+        else:
+            tensors[name] = tensor
+    claim = "_quantization_metadata"
+    metadata = {claim: json.dumps({"format_version": "1.0", "layers": layers}), "note": "kept"}
+    made, back = folder / "header.safetensors", folder / "header-values.safetensors"
+    stored.write(made, tensors, metadata)
+    qplan.run("dequantize", "-q", "-o", back, made)
+    same("header form", stored.read(back), stored.read(golden / "decoded.safetensors"))
+    qplan.run("verify", "-q", made, back)
+    qplan.run("quantize", "-q", "--requantize", "-o", folder / "header-again.safetensors", made)
+    for path in (back, folder / "header-again.safetensors"):
+        found = stored.metadata(path)
+        if claim in found or found.get("note") != "kept":
+            raise Failure(f"metadata of {path.name}: {sorted(found)}")
+
+
 def check_index(qplan, golden, folder):
     """GPTQ tells the group of each column: in any order, or not at all."""
     if not any(name.endswith(".g_idx") for name in stored.read(golden / "encoded")):
@@ -366,6 +389,8 @@ def check_golden(qplan, golden, row, folder):
     if f"{golden.parent.name}/{golden.name}" in NEAREST:
         qplan.run("verify", "-q", golden / "encoded", source_folder(golden, folder / "plain"))
     check_old_form(qplan, golden, folder / "read")
+    if golden.parent.name == "comfyui":
+        check_header_form(qplan, golden, folder / "read")
     check_requantizing(qplan, golden, folder / "read")
     if method in PUBLISHED:
         check_publishing(qplan, golden, folder / "read")

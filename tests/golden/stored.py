@@ -33,6 +33,12 @@ def read_file(path):
             for name, entry in header.items()}
 
 
+def metadata(path):
+    """The metadata of a file."""
+    data = pathlib.Path(path).read_bytes()
+    return json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]]).get("__metadata__", {})
+
+
 def read(path):
     """The tensors of a file, or of all files that a folder has; no name may be there twice."""
     path = pathlib.Path(path)

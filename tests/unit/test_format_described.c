@@ -433,10 +433,63 @@ static void a_description_is_a_scheme_or_is_refused(void **state)
     }
 }
 
+/* Of a file whose marks are in its header: its metadata, and what describes its tensors. */
+#define CLAIM(layer, mark) "{\"format_version\":\"1.0\",\"layers\":{\"" layer "\":" mark "}}"
+
+struct claims {
+    const char *first, *second; /* of two files; NULL = none */
+    const char *subject;        /* of the error; NULL = the one tensor is described */
+};
+
+static const struct claims claims[] = {
+    {NULL, CLAIM("a", M_FP8), NULL},
+    {CLAIM("a", M_FP8), NULL, NULL},
+    {CLAIM("a", "{}"), CLAIM("a", M_FP8), "m: metadata _quantization_metadata: 'a'"},
+    {CLAIM("a", M_FP8), CLAIM("b", M_FP8), "n: metadata _quantization_metadata: 'b'"},
+    {"", CLAIM("a", M_FP8), "m: metadata _quantization_metadata"},
+};
+
+static void marks_in_headers_are_read_of_every_file(void **state)
+{
+    static const char key[] = "_quantization_metadata";
+    struct qplan_entry entries[] = {
+        {.name = "a.weight", .name_len = 8, .storage = F8, .rank = 2, .shape = (uint64_t[]){5, 7}},
+        {.name = "a.weight_scale", .name_len = 14, .storage = F32}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(claims); i++) {
+        const char *const texts[] = {claims[i].first, claims[i].second};
+        struct qp_st files[2] = {{.file = {.shown = "m"}}, {.file = {.shown = "n"}}};
+        struct qp_st_pair pairs[2];
+        struct qplan_error err = {.status = QPLAN_OK};
+        const struct qp_listing listing = {
+            .files = files, .n_files = 2, .entries = entries, .n_entries = 2, .shown = "m"};
+        struct qp_arena arena = {.blocks = NULL};
+        struct qp_tensor *tensors = NULL;
+        size_t n = 0;
+        for (size_t k = 0; k < 2; k++) {
+            files[k].n_metadata = texts[k] != NULL;
+            files[k].metadata = &pairs[k];
+            pairs[k] = (struct qp_st_pair){key, texts[k], sizeof key - 1,
+                                           (uint32_t)(texts[k] ? strlen(texts[k]) : 0)};
+        }
+        const struct qp_format *format = qp_format_find("comfyui");
+        assert_true(format->is(&listing));
+        const enum qplan_status status = format->describe(&listing, &arena, &tensors, &n, &err);
+        assert_int_equal(status, claims[i].subject ? QPLAN_ERR_INVALID : QPLAN_OK);
+        if (claims[i].subject)
+            assert_string_equal(err.subject, claims[i].subject);
+        else
+            assert_int_equal(n, 1);
+        qp_free(tensors);
+        qp_arena_free(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_description_is_a_scheme_or_is_refused),
+        cmocka_unit_test(marks_in_headers_are_read_of_every_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
