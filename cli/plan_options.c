@@ -56,6 +56,7 @@ static const struct arg_option calibration_options[] = {
      .help = "how scale and zero point of a set are chosen: minmax, percentile:P\n"
              "or the least squared error by mse, mse:best or mse:exact, which\n"
              "lowers the error of weights and need not help a language model;\n"
+             "entropy[:BINS] clips as TensorRT does, for those who compare;\n"
              "ldlq rounds by a --hessian",
      .fallback = "minmax; ldlq with --hessian"},
     {.name = "importance",

@@ -16,13 +16,14 @@
 static const struct {
     const char *shown;
     const struct qp_calibrator *row;
-    bool (*read)(const char *parameter, uint64_t *out);
+    bool (*read)(const char *parameter, struct qp_calibrator *out);
 } methods[] = {
     {"minmax", &qp_calibrate_minmax, NULL},
     {"mse:fast", &qp_calibrate_mse[0], NULL},
     {"mse:best", &qp_calibrate_mse[1], NULL},
     {"mse:exact", &qp_calibrate_mse[2], NULL},
     {"percentile:P", &qp_calibrate_percentile, qp_percentile_read},
+    {"entropy[:BINS]", &qp_calibrate_entropy, qp_entropy_read},
     {"ldlq", &qp_calibrate_ldlq, NULL},
 };
 
@@ -42,7 +43,7 @@ static const struct qp_calibrator *const recipes[] = {
 /* Shorter names. */
 static const struct {
     const char *name, *stands_for;
-} aliases[] = {{"mse", "mse:fast"}};
+} aliases[] = {{"mse", "mse:fast"}, {"entropy", "entropy:2048"}};
 
 const struct qp_calibrator *qp_calibrator_at(size_t i)
 {
@@ -63,7 +64,7 @@ bool qp_calibrator_read(const char *text, struct qp_calibrator *out)
         *out = *methods[i].row;
         out->name = text;
         out->method = text;
-        return !methods[i].read || methods[i].read(text + n + 1, &out->parameter);
+        return !methods[i].read || methods[i].read(text + n + 1, out);
     }
     return false;
 }
@@ -155,7 +156,8 @@ bool qp_calibrator_recorded(const char *name, const struct qplan_scheme *scheme,
     memcpy(method, name, n);
     method[n] = '\0';
     /* A record has no short name. */
-    if (!qp_calibrator_read(method, out) || strcmp(out->name, method) != 0)
+    if (!qp_calibrator_read(method, out) || strcmp(out->name, method) != 0 ||
+        (out->makes && !out->makes(scheme)))
         return false;
     out->name = out->method = name;
     name += n;

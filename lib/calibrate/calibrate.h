@@ -63,6 +63,7 @@ struct qp_calibrator {
     bool takes_weights; /* errors may be weighted by the importance of columns */
     bool weighted;      /* and they are */
     bool rounds;        /* codes are made by a Hessian, when the parameters are stored */
+    bool large_state;   /* of a set: ->choose needs that of one set alone, besides its ranges */
     unsigned level;     /* how much is tried, where the row is one of several */
     uint64_t parameter; /* of a method that has one: NAME:PARAMETER */
     unsigned passes;    /* over all values of a set, before its parameters are known */
@@ -101,7 +102,7 @@ struct qp_calibrator {
     void (*codes)(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                   const void *scale, const int32_t *zero, uint8_t *codes);
 
-    /* Of a recipe: whether it makes codes of a scheme. */
+    /* Whether it makes codes of a scheme; of a method NULL = of any. */
     bool (*makes)(const struct qplan_scheme *scheme);
 
     /*
@@ -157,7 +158,7 @@ const struct qp_calibrator *qp_recipe_find(const char *name, const struct qplan_
 
 /*
  * Reads the method or the recipe that a record names for a scheme; false if it is none, or NULL, or
- * a recipe that makes no codes of that scheme.
+ * one that makes no codes of that scheme.
  */
 bool qp_calibrator_recorded(const char *name, const struct qplan_scheme *scheme,
                             struct qp_calibrator *out);
@@ -203,11 +204,14 @@ void qp_ranges_merge(const struct qp_calibration *c, unsigned pass, void *state,
                      size_t first, const void *of_tile, size_t n);
 
 extern const struct qp_calibrator qp_calibrate_minmax;
-extern const struct qp_calibrator qp_calibrate_percentile, qp_calibrate_ldlq;
+extern const struct qp_calibrator qp_calibrate_percentile, qp_calibrate_entropy, qp_calibrate_ldlq;
 
 /* Reads P of percentile:P, above 50 and at most 100, with six digits behind the point at the most.
  */
-bool qp_percentile_read(const char *text, uint64_t *out);
+bool qp_percentile_read(const char *text, struct qp_calibrator *out);
+
+/* Reads BINS of entropy:BINS, which says how large a state is too. */
+bool qp_entropy_read(const char *text, struct qp_calibrator *out);
 
 extern const struct qp_calibrator qp_calibrate_mse[];
 extern const struct qp_calibrator qp_recipe_llm_compressor, qp_recipe_llm_compressor_blocks,

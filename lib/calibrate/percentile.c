@@ -30,7 +30,7 @@ struct known {
     uint64_t before[ENDS]; /* values that begin with these digits and come before the end */
 };
 
-bool qp_percentile_read(const char *text, uint64_t *out)
+bool qp_percentile_read(const char *text, struct qp_calibrator *out)
 {
     uint64_t whole = 0, part = 0, unit = PARTS;
     size_t n = 0;
@@ -42,8 +42,8 @@ bool qp_percentile_read(const char *text, uint64_t *out)
         n++;
     for (; text[n] >= '0' && text[n] <= '9' && unit > 1; n++)
         part += (uint64_t)(text[n] - '0') * (unit /= 10);
-    *out = whole * PARTS + part;
-    return text[n] == '\0' && *out > 50 * PARTS && *out <= 100 * PARTS;
+    out->parameter = whole * PARTS + part;
+    return text[n] == '\0' && out->parameter > 50 * PARTS && out->parameter <= 100 * PARTS;
 }
 
 /* ---- Counting ----------------------------------------------------------------------------------

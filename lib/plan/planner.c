@@ -281,9 +281,27 @@ static enum qplan_status use_recipe(const struct qplan_plan *plan, struct qp_pla
     return QPLAN_OK;
 }
 
+/* Methods that are not for all schemes. */
+static enum qplan_status check_methods(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    const enum qplan_status fault = plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE;
+    char scheme[QPLAN_SCHEME_TEXT];
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!qp_is_quantized(t) || !t->calibrator->makes || t->calibrator->makes(t->result.scheme))
+            continue;
+        qplan_scheme_format(t->result.scheme, scheme);
+        return qp_fail(err, fault, "calibrate",
+                       "%s is for integers with scales of f32, f16 or bf16, found %s",
+                       t->calibrator->method, scheme);
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status use_variants(struct qplan_plan *plan, struct qplan_error *err)
 {
     QP_TRY(check_rounded(plan, err));
+    QP_TRY(check_methods(plan, err));
     if (plan->positive_scales)
         QP_TRY(use_positive(plan, err));
     if (plan->options.arithmetic == QPLAN_ARITHMETIC_QPLAN)

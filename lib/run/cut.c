@@ -69,7 +69,8 @@ static bool whole_columns(const struct qp_sets *sets, const struct qp_limits *li
 static void many_pieces(const struct qp_sets *sets, const struct qp_limits *limits, uint64_t unit,
                         struct qp_strip *strip)
 {
-    uint64_t units = qp_max_u64(limits->sets / (unit / sets->col_width), 1);
+    const uint64_t n_sets = limits->pieced ? limits->pieced : limits->sets;
+    uint64_t units = qp_max_u64(n_sets / (unit / sets->col_width), 1);
     uint64_t width;
     if (!qp_mul_u64(units, unit, &width))
         width = sets->row_len;

@@ -14,6 +14,7 @@
 /* What a tile holds. */
 struct qp_limits {
     uint64_t elems, sets;
+    uint64_t pieced; /* sets of a strip in several pieces; 0 = as many as of others */
     uint64_t apart;  /* elements, where they are some columns of a band: its rows lie apart */
     uint64_t cached; /* elements at which a piece should stop: more leave the cache */
     uint64_t tall;   /* rows of the tensor that words of a part go down: cuts between rows fall on

@@ -61,6 +61,7 @@ struct engine {
     bool holds;         /* some tensor has turned codes */
     struct cursor cursor;
     size_t state_bytes, known_bytes; /* of a set: what any calibrator of the plan needs */
+    size_t large_states;             /* bytes of all that a strip has where they are large */
     uint64_t claimed_bytes;          /* of the source */
     struct qp_slot slots[2];         /* one being finished while the next begins */
 };
@@ -74,6 +75,11 @@ struct engine {
 static size_t sets_of_tile(size_t tile_bytes)
 {
     return tile_bytes / SET_BYTES;
+}
+
+static size_t state_room(const struct engine *e, size_t tile_bytes)
+{
+    return (size_t)qp_max_u64(sets_of_tile(tile_bytes) * e->state_bytes, e->large_states);
 }
 
 _Static_assert(sizeof(struct qp_unit_buffers) <= sizeof(union qp_any_buffers), "the buffers fit");
@@ -91,7 +97,7 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struc
     /* Elements have 2 bytes or more. */
     b->codes = qp_take(carve, tile_bytes / 2 + QP_IO_SPARE);
     b->image = qp_take(carve, QP_IMAGE_ROOM(tile_bytes / 2, 1));
-    b->state = qp_take(carve, n_sets * e->state_bytes);
+    b->state = qp_take(carve, state_room(e, tile_bytes));
     b->known = qp_take(carve, n_sets * e->known_bytes);
     b->scale = qp_take(carve, n_sets * sizeof(double));
     b->zero = qp_take(carve, n_sets * sizeof(int32_t));
@@ -127,7 +133,7 @@ static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job
     size_t n_sets = sets_of_tile(tile_bytes);
     for (int i = 0; i < 2; i++) {
         struct qp_slot *slot = &e->slots[i];
-        slot->state = qp_take(carve, n_sets * e->state_bytes);
+        slot->state = qp_take(carve, state_room(e, tile_bytes));
         slot->known = qp_take(carve, n_sets * e->known_bytes);
         slot->scale = qp_take(carve, n_sets * sizeof(double));
         slot->zero = qp_take(carve, n_sets * sizeof(int32_t));
@@ -137,6 +143,25 @@ static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job
 static void attach_lane(void *buffers, struct qp_lane *lane)
 {
     ((struct qp_unit_buffers *)buffers)->lane = lane;
+}
+
+/* Rows that are written together, if anything is. */
+static uint64_t tall_rows(const struct engine *e, const struct qp_plan_tensor *t)
+{
+    return e->context.errors ? 0 : qp_tall_rows(&t->result);
+}
+
+/*
+ * Sets that a strip in pieces has at the most where their states are large: as many as have so many
+ * bytes, but columns are cut no finer than words of codes are, and rows no finer than words that go
+ * down them.
+ */
+#define LARGE_BYTES ((uint64_t)2 << 20)
+
+static uint64_t large_sets(const struct engine *e, const struct qp_plan_tensor *t)
+{
+    const uint64_t cut = qp_max_u64(qp_unit_grain(&e->context, t), tall_rows(e, t));
+    return qp_max_u64(LARGE_BYTES / t->calibrator->state_bytes, cut);
 }
 
 /* ---- The next unit -----------------------------------------------------------------------------
@@ -161,12 +186,6 @@ static void enter_strip(struct engine *e, const struct qp_plan_tensor *t)
         c->slot = &e->slots[c->n_slots_used++ % 2];
 }
 
-/* Rows that are written together, if anything is. */
-static uint64_t tall_rows(const struct engine *e, const struct qp_plan_tensor *t)
-{
-    return e->context.errors ? 0 : qp_tall_rows(&t->result);
-}
-
 static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
 {
     struct cursor *c = &e->cursor;
@@ -182,6 +201,7 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     e->grain = qp_unit_grain(&e->context, t);
     e->limits = (struct qp_limits){.elems = tile_bytes / elem_bytes,
                                    .sets = sets_of_tile(tile_bytes),
+                                   .pieced = t->calibrator->large_state ? large_sets(e, t) : 0,
                                    .apart = apart / elem_bytes,
                                    .cached = piece_bytes(e) / elem_bytes,
                                    .tall = tall_rows(e, t)};
@@ -417,6 +437,22 @@ static int by_place(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
+/* Makes room for what the calibrator of a tensor keeps of each set. */
+static void want_states(struct engine *e, const struct qp_plan_tensor *t)
+{
+    const struct qp_calibrator *calibrator = t->calibrator;
+    struct qp_sets sets;
+    qp_tensor_sets(&sets, &t->result);
+    if (calibrator->large_state) {
+        const uint64_t n_sets = qp_min_u64(sets.n_sets, large_sets(e, t));
+        e->large_states = (size_t)qp_max_u64(e->large_states, n_sets * calibrator->state_bytes);
+    } else if (calibrator->state_bytes > e->state_bytes) {
+        e->state_bytes = calibrator->state_bytes;
+    }
+    if (calibrator->known_bytes > e->known_bytes)
+        e->known_bytes = calibrator->known_bytes;
+}
+
 static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan *plan,
                                        uint64_t *n_bytes, struct qplan_error *err)
 {
@@ -425,16 +461,13 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
     if (!e->order)
         return qp_fail_memory(err, "plan", plan->n_tensors * sizeof *e->order);
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qp_calibrator *calibrator = plan->tensors[i].calibrator;
         if (qp_tensor_bytes(plan->tensors[i].source) > 0)
             e->order[e->n_order++] = &plan->tensors[i];
         if (qp_is_quantized(&plan->tensors[i]) && !e->context.errors)
             e->holds |= qp_part_is_turned(qp_tensor_part(&plan->tensors[i].result, QP_CODES));
         *n_bytes += qp_tensor_bytes(plan->tensors[i].source);
-        if (calibrator && calibrator->state_bytes > e->state_bytes)
-            e->state_bytes = calibrator->state_bytes;
-        if (calibrator && calibrator->known_bytes > e->known_bytes)
-            e->known_bytes = calibrator->known_bytes;
+        if (qp_is_quantized(&plan->tensors[i]))
+            want_states(e, &plan->tensors[i]);
     }
     if (e->n_order > 0)
         qsort(e->order, e->n_order, sizeof *e->order, by_place);

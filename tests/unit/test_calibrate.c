@@ -11,6 +11,30 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+static void bins_are_read(void **state)
+{
+    static const char *const bad[] = {
+        "entropy:",    "entropy:63",   "entropy:8193", "entropy:0512", "entropy:20480",
+        "entropy:1e3", "entropy:512 ", "entropy:-64",  "entropy:9",    "entropies"};
+    const struct qplan_scheme int8 = scheme_of("int8:c0"), f8 = scheme_of("f8e4m3:c0"),
+                              e8m0 = scheme_of("int8:g32:e8m0");
+    struct qp_calibrator found;
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++)
+        assert_false(qp_calibrator_read(bad[i], &found));
+    assert_true(qp_calibrator_read("entropy:64", &found));
+    assert_int_equal(found.state_bytes, 64 * 8);
+    assert_true(qp_calibrator_read("entropy:8192", &found));
+    assert_int_equal(found.parameter, 8192);
+    assert_true(qp_calibrator_read("entropy", &found));
+    assert_string_equal(found.name, "entropy:2048");
+    assert_true(qp_calibrator_recorded("entropy:2048", &int8, &found));
+    assert_false(qp_calibrator_recorded("entropy", &int8, &found));
+    assert_false(qp_calibrator_recorded("entropy:2048+positive", &int8, &found));
+    assert_false(qp_calibrator_recorded("entropy:2048", &f8, &found));
+    assert_false(qp_calibrator_recorded("entropy:2048", &e8m0, &found));
+}
+
 static void rows_are_complete_and_found_by_name(void **state)
 {
     const struct qp_calibrator *row;
@@ -210,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_complete_and_found_by_name),
+        cmocka_unit_test(bins_are_read),
         cmocka_unit_test(values_outside_the_codes_are_clipped_at_every_level),
         cmocka_unit_test(pieces_are_merged_in_their_order_in_every_pass),
     };

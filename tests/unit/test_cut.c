@@ -98,6 +98,8 @@ static void pick_limits(struct cut *cut, uint64_t *seed)
     cut->limits.sets = sets[random_below(seed, COUNT(sets))] + cut->grain;
     cut->limits.apart = cut->limits.cached = cut->limits.elems;
     if (random_below(seed, 2))
+        cut->limits.pieced = cut->grain + random_below(seed, cut->limits.sets - cut->grain + 1);
+    if (random_below(seed, 2))
         cut->limits.apart = least + random_below(seed, cut->limits.elems - least + 1);
     if (random_below(seed, 2))
         cut->limits.cached = least + random_below(seed, cut->limits.elems - least + 1);
@@ -164,6 +166,8 @@ static void check_piece(const struct cut *cut, const struct qp_strip *strip, uin
 static void check_whole_sets(const struct cut *cut, const struct qp_strip *strip)
 {
     REQUIRE(strip->n_sets <= cut->limits.sets, cut);
+    REQUIRE(strip->n_pieces == 1 || !cut->limits.pieced || strip->n_sets <= cut->limits.pieced,
+            cut);
     for (uint64_t elem = 0; elem < cut->sets.n_elems; elem++) {
         uint64_t row = elem / cut->sets.row_len, col = elem % cut->sets.row_len;
         bool inside = row >= strip->row && row < strip->row + strip->n_rows && col >= strip->col &&

@@ -172,7 +172,7 @@ static void write_importance(bool is_dat)
 
 static void every_allocation_for_importance_may_be_refused(void **state)
 {
-    static const char *const calibrators[] = {"mse", "mse:best", "percentile:99.9"};
+    static const char *const calibrators[] = {"mse", "mse:best", "percentile:99.9", "entropy:64"};
     (void)state;
     write_source();
     for (size_t i = 0; i < COUNT(calibrators); i++) {
