@@ -138,6 +138,8 @@ static enum qplan_status check_factors(struct qp_lint *l, const struct member *m
     const struct qp_tensor *first = members[0].tensor;
     char mine[QP_F64_TEXT], other[QP_F64_TEXT], quoted[QP_QUOTED];
     size_t i = 1;
+    if (!qp_tensor_part(first, QP_FACTOR))
+        return QPLAN_OK;
     while (i < n && members[i].tensor->factor == first->factor)
         i++;
     if (i == n)

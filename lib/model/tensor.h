@@ -138,12 +138,14 @@ struct qp_tensor {
     uint8_t rank;
     uint8_t storage; /* enum qplan_storage before quantization */
     uint8_t n_parts;
-    uint8_t variant;                   /* which of the ways that its layout has to store it */
-    bool rounds;                       /* decoders of its layout round to qp_decoder_dtype */
-    bool has_dtype;                    /* the type of the weights is stored for decoders */
-    bool is_flat;                      /* its groups go on from row to row, over all elements */
-    float factor;                      /* of a quantized one that was read and has a factor */
-    float offset;                      /* that is added to scales which have scales */
+    uint8_t variant;  /* which of the ways that its layout has to store it */
+    bool rounds;      /* decoders of its layout round to qp_decoder_dtype */
+    bool has_dtype;   /* the type of the weights is stored for decoders */
+    bool is_flat;     /* its groups go on from row to row, over all elements */
+    union {           /* of a quantized one that was read */
+        float factor; /* of its scales, if it has one */
+        float offset; /* that is added to its scales, if they have scales */
+    };
     const struct qplan_entry *entry;   /* the stored tensor of a plain one; of others the codes */
     const struct qplan_scheme *scheme; /* with its axis resolved; NULL = a plain tensor */
     const char *calibrate;             /* the method that chose the parameters; NULL =

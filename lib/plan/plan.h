@@ -14,10 +14,10 @@
 struct qp_plan_tensor {
     const struct qp_tensor *source;
     const struct qp_calibrator *calibrator; /* NULL = the tensor is kept */
-    const float *importance;       /* of its columns, at most 1 each; NULL = they are all alike */
-    bool has_importance;           /* it is known */
-    double importance_unit;        /* then: what 1 stands for, by which tensors compare */
-    struct qp_hessian hessian;     /* that codes are rounded by; no ->entry = by none */
+    const float *importance; /* of its columns, at most 1 each; NULL = they are all alike */
+    bool has_importance;     /* it is known */
+    double importance_unit;  /* then: what 1 stands for, by which tensors compare */
+    const struct qp_hessian *hessian; /* that codes are rounded by; NULL = by none */
     const char *rule;              /* the decision that won, "select:all"; NULL = none was asked */
     const char *reason;            /* why it is kept, or NULL */
     const struct qp_tensor *unfit; /* whose shape the scheme or the layout does not allow: it is

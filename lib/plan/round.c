@@ -14,7 +14,7 @@ static bool is_rounded(const struct qp_plan_tensor *t)
 /* The diagonal is the importance of columns, relative to the largest; NULL if all are alike. */
 static void weigh(struct qp_plan_tensor *t, float *diagonal)
 {
-    const uint64_t n = t->hessian.columns;
+    const uint64_t n = t->hessian->columns;
     float most = 0;
     uint64_t alike = 0;
     for (uint64_t i = 0; i < n; i++)
@@ -32,13 +32,17 @@ enum qplan_status qp_plan_round_tensor(struct qp_plan_tensor *t, const struct qp
                                        struct qp_arena *arena, struct qplan_error *err)
 {
     const uint64_t n = t->source->shape[t->source->rank - 1];
-    QP_TRY(qp_hessian_find(hessians, t->source->name, n, &t->hessian, err));
-    if (!t->hessian.entry)
+    struct qp_hessian found;
+    QP_TRY(qp_hessian_find(hessians, t->source->name, n, &found, err));
+    if (!found.entry)
         return QPLAN_OK;
+    t->hessian = qp_arena_copy(arena, &found, 1, sizeof found);
+    if (!t->hessian)
+        return qp_fail_memory(err, "Hessian", sizeof found);
     float *diagonal = qp_arena_alloc(arena, n, sizeof *diagonal);
     if (!diagonal)
         return qp_fail_memory(err, "Hessian", n * sizeof *diagonal);
-    QP_TRY(qp_hessian_diagonal(&t->hessian, diagonal, err));
+    QP_TRY(qp_hessian_diagonal(t->hessian, diagonal, err));
     weigh(t, diagonal);
     return QPLAN_OK;
 }
@@ -77,7 +81,7 @@ static enum qplan_status fail_missing(struct qplan_plan *plan, struct qplan_erro
     qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
             "no Hessian is known of: ");
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian.entry)
+        if (is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian)
             qp_faults_add(&faults, plan->tensors[i].source);
     }
     return qp_faults_end(&faults);
@@ -102,7 +106,7 @@ static enum qplan_status replace_missing(struct qplan_plan *plan, bool has_impor
     size_t n = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!is_rounded(t) || t->hessian.entry)
+        if (!is_rounded(t) || t->hessian)
             continue;
         QP_TRY(use_other(plan, t, has_importance, err));
         first = n++ == 0 ? t : first;
@@ -114,7 +118,7 @@ static bool is_any_missing(const struct qplan_plan *plan)
 {
     bool found = false;
     for (size_t i = 0; i < plan->n_tensors && !found; i++)
-        found = is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian.entry;
+        found = is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian;
     return found;
 }
 

@@ -365,9 +365,9 @@ enum qplan_status qp_ldlq_round(const struct qp_ldlq_work *work, const struct qp
 uint64_t qp_ldlq_least_bytes(const struct qplan_plan *plan, const struct qp_plan_tensor *t)
 {
     const struct qp_ldlq_work work = {.plan = plan};
-    const struct qp_ldlq_factor f = {.block = t->hessian.block,
-                                     .n_blocks = t->hessian.columns / t->hessian.block,
-                                     .places = qp_div_up(t->hessian.block, QP_PANEL) * QP_PANEL};
+    const struct qp_ldlq_factor f = {.block = t->hessian->block,
+                                     .n_blocks = t->hessian->columns / t->hessian->block,
+                                     .places = qp_div_up(t->hessian->block, QP_PANEL) * QP_PANEL};
     struct engine e = {.t = t};
     struct buffers unused;
     struct qp_carve count = {.used = 0};

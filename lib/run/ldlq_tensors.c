@@ -17,7 +17,7 @@
 
 static bool is_rounded(const struct qp_plan_tensor *t)
 {
-    return qp_is_quantized(t) && t->calibrator->rounds && t->hessian.entry;
+    return qp_is_quantized(t) && t->calibrator->rounds && t->hessian;
 }
 
 static bool same_hessian(const struct qp_hessian *a, const struct qp_hessian *b)
@@ -30,8 +30,8 @@ static int by_hessian(const void *a, const void *b)
 {
     const struct qp_plan_tensor *x = *(const struct qp_plan_tensor *const *)a;
     const struct qp_plan_tensor *y = *(const struct qp_plan_tensor *const *)b;
-    if (x->hessian.entry != y->hessian.entry)
-        return x->hessian.entry < y->hessian.entry ? -1 : 1;
+    if (x->hessian->entry != y->hessian->entry)
+        return x->hessian->entry < y->hessian->entry ? -1 : 1;
     return (x > y) - (x < y);
 }
 
@@ -100,10 +100,10 @@ static enum qplan_status round_list(const struct qp_ldlq_work *work, const struc
     enum qplan_status status = QPLAN_OK;
     for (size_t i = 0; i < rounded->n && status == QPLAN_OK; i++) {
         const struct qp_plan_tensor *t = rounded->list[i];
-        const struct qplan_run beside = run_beside(run, qp_ldlq_factor_bytes(&t->hessian));
-        if (!same_hessian(&t->hessian, &f.hessian)) {
+        const struct qplan_run beside = run_beside(run, qp_ldlq_factor_bytes(t->hessian));
+        if (!same_hessian(t->hessian, &f.hessian)) {
             qp_ldlq_factor_free(&f);
-            status = qp_ldlq_factor_make(&f, &t->hessian, damp, run, err);
+            status = qp_ldlq_factor_make(&f, t->hessian, damp, run, err);
             if (status == QPLAN_OK)
                 status = note_damp(work->plan, &f, notes, err);
         }
@@ -165,7 +165,7 @@ static enum qplan_status check_memory(const struct qplan_plan *plan, const struc
                                       uint64_t cap, struct qplan_error *err)
 {
     char quoted[QP_QUOTED];
-    const uint64_t peak = qp_ldlq_peak_bytes(&t->hessian), kept = qp_ldlq_factor_bytes(&t->hessian);
+    const uint64_t peak = qp_ldlq_peak_bytes(t->hessian), kept = qp_ldlq_factor_bytes(t->hessian);
     uint64_t rows;
     if (peak == UINT64_MAX || !qp_add_u64(kept, qp_ldlq_least_bytes(plan, t), &rows))
         rows = UINT64_MAX;
