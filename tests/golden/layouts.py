@@ -354,7 +354,7 @@ def check_writing(qplan, golden, row, flags, folder):
 
 def nested_scales(sizes, values, most):
     """Codes of scales, their scales, the offset, and the scales that decoders get."""
-    offset = np.float32(math.fsum(sizes.tolist()) / len(sizes))
+    offset = max(np.float32(math.fsum(sizes.tolist()) / len(sizes)), np.float32(2**-149))
     codes, scales, found = [], [], []
     for group in (sizes[i:i + 256] - offset for i in range(0, len(sizes), 256)):
         scales.append(np.abs(group).max())
