@@ -92,8 +92,7 @@ struct qp_rect {
  * that are known without any value of the tensor. An index says for each column of the tensor which
  * set of its row it belongs to: in an output as the scheme has it, so it is known as well; in a
  * checkpoint of another tool in any way, and in one that is read there is an index only where that
- * is not what the scheme has. Nested are the scales of scales, of QP_NESTED_SETS each; such a part
- * is only read.
+ * is not what the scheme has. Nested are the scales of scales, of QP_NESTED_SETS each.
  */
 #define QP_NESTED_SETS 256
 
@@ -104,8 +103,8 @@ struct qp_part {
     bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
     bool divides;    /* of a factor: scales are divided by it, not multiplied */
     bool of_powers;  /* of scales: each must be a power of two */
+    bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
     const uint8_t *nested; /* of scales that have scales: the f32 of each of 256 codes; else NULL */
-    bool is_text; /* of a constant: JSON, of which other tools say the same in other words */
     const struct qp_place *place; /* of a constant NULL */
     struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */
     uint64_t each; /* > 0: so many rows of the matrix, in whole words, are stored as one by itself,
