@@ -43,7 +43,7 @@ static const struct arg_option scheme_options[] = {
     {.name = "scheme",
      .value = "S",
      .help = "all of the above at once, as int4:g128:asym:\n"
-             "DTYPE[:t|:cN|:gN|:bRxC][:asym|:sym|:bias][:narrow][:SCALEDTYPE]"},
+             "DTYPE[:t|:cN|:gN|:bRxC][:asym|:sym|:bias][:narrow]\n[:SCALEDTYPE][:double]"},
     {.name = "preset",
      .value = "NAME",
      .help = "layout and scheme by a name that engines know, as w4a16;\n"

@@ -114,6 +114,7 @@ struct qp_format {
     bool has_ragged_groups; /* the last group of a row may be shorter */
     bool may_omit_zeros;    /* zero points of symmetric tensors are stored or not, as is asked */
     bool has_one_scheme;    /* config.json can say only one scheme for all tensors */
+    bool has_nested;        /* scales may have scales of their own */
     bool has_open_symmetry; /* zero points are always stored: a record may say that they are those
                              * of a symmetric scheme where config.json does not */
     bool stacks_experts;    /* the experts of a layer are in one tensor, where models have single
@@ -176,6 +177,13 @@ struct qp_format {
                        const struct qp_format_options *options);
 
     /*
+     * Sets what only stored values say of a tensor that has a record: of scales that have scales
+     * the offset, if the part that says it is there. NULL: nothing.
+     */
+    enum qplan_status (*recall)(const struct qp_listing *listing, struct qp_tensor *tensor,
+                                struct qplan_error *err);
+
+    /*
      * Why a tensor cannot be stored with its scheme, as the reason of a report, or NULL if it can.
      * No function: every tensor can, with every scheme.
      */
@@ -200,6 +208,10 @@ struct qp_format {
 /* The i-th layout, or NULL behind the last; the one of this name, or NULL. */
 const struct qp_format *qp_format_at(size_t i);
 const struct qp_format *qp_format_find(const char *name);
+
+/* What ->fit does, of a layout that may have none. */
+const char *qp_format_fit(const struct qp_format *format, struct qplan_scheme *scheme,
+                          enum qplan_storage storage, const struct qp_format_options *options);
 
 /* ---- Reading -----------------------------------------------------------------------------------
  */

@@ -23,6 +23,7 @@ static const struct qplan_preset presets[] = {
     {"gptq-8bit", "gptq", "int8:g128", QPLAN_ACTIVATIONS_USUAL},
     {"awq-4bit", "awq", "uint4:g128", QPLAN_ACTIVATIONS_USUAL},
     {"nf4", "bitsandbytes", "nf4", QPLAN_ACTIVATIONS_USUAL},
+    {"nf4-double", "bitsandbytes", "nf4:double", QPLAN_ACTIVATIONS_USUAL},
     {"bnb-int8", "bitsandbytes", "int8:c0", QPLAN_ACTIVATIONS_USUAL},
     {"modelopt-nvfp4", "modelopt", "nvfp4", QPLAN_ACTIVATIONS_USUAL},
 };

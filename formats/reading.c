@@ -67,7 +67,7 @@ static bool stores(const struct qp_format *format, const struct qp_tensor *t,
     const struct qp_format_options options = {.activations = QPLAN_ACTIVATIONS_NONE};
     *scheme = *t->scheme;
     if ((format->rank != 0 && t->rank != format->rank) ||
-        (format->fit && format->fit(scheme, (enum qplan_storage)t->storage, &options)))
+        qp_format_fit(format, scheme, (enum qplan_storage)t->storage, &options))
         return false;
     struct qplan_scheme told = *scheme;
     told.bias = told.asymmetric ? told.bias : t->scheme->bias;
@@ -287,6 +287,8 @@ static enum qplan_status read_file(struct reader *r, unsigned file, struct qp_te
         r->format = qp_format_find("qplan");
     for (size_t i = 0; status == QPLAN_OK && i < n_more; i++) {
         status = check_stored(r, &more[i]);
+        if (status == QPLAN_OK && r->format->recall)
+            status = r->format->recall(r->listing, &more[i], r->err);
         if (status == QPLAN_OK)
             status = find_parts(r, &more[i], file);
     }

@@ -32,6 +32,14 @@ const struct qp_format *qp_format_find(const char *name)
     return NULL;
 }
 
+const char *qp_format_fit(const struct qp_format *format, struct qplan_scheme *scheme,
+                          enum qplan_storage storage, const struct qp_format_options *options)
+{
+    if (scheme->nested && !format->has_nested)
+        return "scales without scales of their own";
+    return format->fit ? format->fit(scheme, storage, options) : NULL;
+}
+
 bool qplan_format_at(size_t i, struct qplan_format_facts *out)
 {
     const struct qp_format *format = qp_format_at(i);

@@ -194,7 +194,8 @@ enum qplan_granularity {
 /*
  * How one tensor is quantized. Written as text:
  *
- *     DTYPE[:GRAN][:asym|:sym|:bias][:narrow][:SCALEDTYPE]      GRAN = t | cN | gN | bRxC
+ *     DTYPE[:GRAN][:asym|:sym|:bias][:narrow][:SCALEDTYPE][:double]
+ *     GRAN = t | cN | gN | bRxC
  *
  * "int8:c0", "int4:g128:asym", "int8:b128x128:bf16". Left out: GRAN is c0 for 8-bit and g128 for
  * smaller codes, signed types are symmetric and unsigned ones asymmetric, the scale is f32.
@@ -212,6 +213,8 @@ struct qplan_scheme {
     bool narrow; /* signed only: the range is -q_max .. q_max */
     enum qplan_dtype scale_dtype; /* f32 f16 bf16 f8e4m3 e8m0 */
     bool scale_given;             /* it was asked for; else a layout may take a type of its own */
+    bool nested; /* tables only: scales are codes of 8 bits with scales of their own, as
+                  * bitsandbytes alone stores them */
 };
 
 /* Room for the text of any scheme, its NUL included. */

@@ -177,7 +177,7 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
 const struct qp_format qp_format_bitsandbytes = {
     .name = "bitsandbytes",
     .loaded_by = "transformers, PEFT",
-    .schemes = "nf4; int8:c0",
+    .schemes = "nf4; nf4:double; int8:c0",
     .scheme = "nf4",
     .is_folder = true,
     .select = "linear",
@@ -188,6 +188,8 @@ const struct qp_format qp_format_bitsandbytes = {
     .is_flat = true,
     .n_variants = 1,
     .has_one_scheme = true,
+    .has_nested = true,
+    .recall = qp_bnb_4bit_recall,
     .has_dtype = qp_bnb_is_4bit,
     .is = is,
     .describe = describe,

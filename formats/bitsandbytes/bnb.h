@@ -9,9 +9,6 @@
 /* The bytes of an f32 with these bits. */
 #define F32(bits) (bits) & 0xff, (bits) >> 8 & 0xff, (bits) >> 16 & 0xff, (bits) >> 24
 
-/* The variant of a tensor of 4 bits whose scales have scales. */
-#define QP_BNB_NESTED 1
-
 /* Whether a scheme has codes of 4 bits, and whether the library has groups of this size. */
 bool qp_bnb_is_4bit(const struct qplan_scheme *scheme);
 bool qp_bnb_has_group(uint64_t group);
@@ -22,6 +19,10 @@ unsigned qp_bnb_4bit_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 enum qplan_status qp_bnb_4bit_describe(const struct qp_listing *listing, struct qp_arena *arena,
                                        struct qp_tensor **tensors, size_t *n,
                                        struct qplan_error *err);
+
+/* Sets the offset of scales that have scales (recall in formats/format.h). */
+enum qplan_status qp_bnb_4bit_recall(const struct qp_listing *listing, struct qp_tensor *t,
+                                     struct qplan_error *err);
 
 /* The name that the library has for the type of weights, or NULL if it does not take them. */
 const char *qp_bnb_dtype(enum qplan_storage storage);

@@ -4,9 +4,9 @@
  * half, as one column of bytes; W.absmax, the scale of each group; W.quant_map, the values of the
  * codes, which say nothing new; and W.quant_state.bitsandbytes__TYPE, JSON with all the rest.
  *
- * Scales may have scales, which is only read: then W.absmax is codes of 8 bits, W.nested_quant_map
- * has their values, W.nested_absmax their scales, in groups of 256, and JSON a number that is
- * added.
+ * Scales may have scales: then W.absmax is codes of 8 bits, W.nested_quant_map has their values,
+ * W.nested_absmax their scales, in groups of 256, and JSON a number that is added. As that is known
+ * last, it has the same room in all such texts, whatever it is: blanks follow it.
  */
 #include "bnb_nested.h"
 
@@ -111,11 +111,18 @@ static const char *make_state(const struct qp_tensor *t, const struct kind *kind
                               struct qp_arena *arena, size_t *n)
 {
     const char *dtype = qp_bnb_dtype((enum qplan_storage)t->storage);
+    char offset[QP_F64_TEXT];
     struct qp_writer w;
     qp_writer_init(&w);
     qp_printf(&w, "{\"quant_type\": \"%s\", \"blocksize\": %" PRIu64, kind->name, t->scheme->group);
-    qp_printf(&w, ", \"dtype\": \"%s\", \"shape\": [%" PRIu64 ", %" PRIu64 "]}",
+    qp_printf(&w, ", \"dtype\": \"%s\", \"shape\": [%" PRIu64 ", %" PRIu64 "]",
               dtype ? dtype : "float64", t->shape[0], t->shape[1]);
+    if (t->scheme->nested) {
+        qp_format_f64(offset, (double)t->offset);
+        qp_printf(&w, ", \"nested_blocksize\": %d, \"nested_dtype\": \"float32\"", QP_NESTED_SETS);
+        qp_printf(&w, ", \"nested_offset\": %-*s", QP_F64_TEXT, offset);
+    }
+    qp_puts(&w, "}");
     const char *text = w.error ? NULL : qp_arena_join(arena, w.data, w.n, "");
     *n = w.n;
     qp_writer_free(&w);
@@ -127,7 +134,7 @@ unsigned qp_bnb_4bit_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 {
     enum { N_PLAIN = 4, N_PARTS = 6, N_VALUES = 16 };
     const struct kind *kind = kind_of(t->scheme);
-    const bool is_nested = t->variant == QP_BNB_NESTED;
+    const bool is_nested = t->scheme->nested;
     const uint64_t n = t->shape[0] * t->shape[1], n_groups = qp_div_up(n, t->scheme->group);
     const uint64_t n_nested = qp_div_up(n_groups, QP_NESTED_SETS);
     const enum qplan_dtype scale = is_nested ? QPLAN_UINT8 : QPLAN_F32;
@@ -177,7 +184,6 @@ struct said {
     struct qplan_scheme scheme;
     enum qplan_storage storage;
     uint64_t shape[2];
-    bool is_nested;
     float offset;
 };
 
@@ -254,8 +260,8 @@ static enum qplan_status take_state(const struct qp_tree *tree, const struct kin
         return bad(tree, keys[DTYPE], "bfloat16, float16 or float32", v[DTYPE]);
     if (!read_shape(v[SHAPE], said->shape))
         return bad(tree, keys[SHAPE], "two extents above 0", v[SHAPE]);
-    said->is_nested = v[NESTED_BLOCK] || v[NESTED_DTYPE] || v[NESTED_OFFSET];
-    if (!said->is_nested)
+    said->scheme.nested = v[NESTED_BLOCK] || v[NESTED_DTYPE] || v[NESTED_OFFSET];
+    if (!said->scheme.nested)
         return QPLAN_OK;
     if (!qp_tree_is_number(v[NESTED_BLOCK], QP_NESTED_SETS))
         return bad(tree, keys[NESTED_BLOCK], "256", v[NESTED_BLOCK]);
@@ -284,6 +290,20 @@ static enum qplan_status read_state(const struct qp_listing *listing,
         status = take_state(&tree, kind, said);
     qp_tree_free(&tree);
     return status;
+}
+
+enum qplan_status qp_bnb_4bit_recall(const struct qp_listing *listing, struct qp_tensor *t,
+                                     struct qplan_error *err)
+{
+    const struct kind *kind = kind_of(t->scheme);
+    struct said said = {.offset = 0};
+    const struct qplan_entry *entry =
+        t->scheme->nested ? qp_listing_sibling(listing, t->name, t->name_len, kind->state) : NULL;
+    if (!entry || entry->storage != QPLAN_STORAGE_U8 || entry->rank != 1)
+        return QPLAN_OK; /* its parts will be refused */
+    QP_TRY(read_state(listing, entry, kind, &said, err));
+    t->offset = said.offset;
+    return QPLAN_OK;
 }
 
 /* Where a name has the state of codes in it, or NULL. */
@@ -320,7 +340,7 @@ static enum qplan_status check_nested(const struct qp_listing *listing,
                                       const struct qplan_entry *entry, size_t n_name,
                                       const struct said *said, struct qplan_error *err)
 {
-    for (size_t i = 0; !said->is_nested && i < N_NESTED; i++) {
+    for (size_t i = 0; !said->scheme.nested && i < N_NESTED; i++) {
         const struct qplan_entry *other =
             qp_listing_sibling(listing, entry->name, n_name, nested[i]);
         if (other)
@@ -353,7 +373,6 @@ static enum qplan_status describe_tensor(const struct qp_listing *listing, struc
                                 .shape = qp_arena_copy(arena, said.shape, 2, sizeof *said.shape),
                                 .rank = 2,
                                 .storage = (uint8_t)said.storage,
-                                .variant = said.is_nested ? QP_BNB_NESTED : 0,
                                 .offset = said.offset,
                                 .scheme =
                                     qp_arena_copy(arena, &said.scheme, 1, sizeof said.scheme)};

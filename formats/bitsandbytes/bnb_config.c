@@ -95,7 +95,7 @@ static void put_bool(struct qp_writer *w, const char *key, bool value)
 static void put_4bit(struct qp_writer *w, const struct qp_tensor *t)
 {
     put_text(w, "bnb_4bit_quant_type", qplan_dtype_name(t->scheme->dtype));
-    put_bool(w, "bnb_4bit_use_double_quant", false);
+    put_bool(w, "bnb_4bit_use_double_quant", t->scheme->nested);
     put_text(w, "bnb_4bit_compute_dtype", qp_bnb_dtype((enum qplan_storage)t->storage));
     put_text(w, "bnb_4bit_quant_storage", "uint8");
 }

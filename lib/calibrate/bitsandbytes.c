@@ -109,7 +109,7 @@ static void make_codes(const struct qp_calibration *c, const struct qp_tile *til
 
 static bool makes(const struct qplan_scheme *scheme)
 {
-    return scheme->dtype == QPLAN_NF4 || qp_recipe_is_integers(scheme);
+    return (scheme->dtype == QPLAN_NF4 && !scheme->nested) || qp_recipe_is_integers(scheme);
 }
 
 const struct qp_calibrator qp_recipe_bitsandbytes = {

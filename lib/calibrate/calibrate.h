@@ -180,6 +180,12 @@ static inline bool qp_calibrator_takes(const struct qp_calibrator *calibrator,
     return !calibrator->codes || dtype != QPLAN_F64;
 }
 
+/* Whether it chooses scales that have scales: these are the largest sizes of sets. */
+static inline bool qp_calibrator_nests(const struct qp_calibrator *calibrator)
+{
+    return calibrator->finds_ranges;
+}
+
 /*
  * Of sets of one row, from `first` on: how many there are up to the last, if that has fewer
  * elements than the others; else 0.

@@ -39,9 +39,7 @@ static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tens
     if (qplan_scheme_default(&usual, scheme.dtype, NULL) != QPLAN_OK)
         return refuse(plan, source, "a type of codes that is written", NULL, err);
     const char *instead =
-        plan->format->fit
-            ? plan->format->fit(&scheme, (enum qplan_storage)source->storage, &plan->options)
-            : NULL;
+        qp_format_fit(plan->format, &scheme, (enum qplan_storage)source->storage, &plan->options);
     if (instead)
         return refuse(plan, source, instead, NULL, err);
     if (scheme.scale_dtype != source->scheme->scale_dtype)

@@ -74,7 +74,9 @@ bool qp_scheme_is_sound(const struct qplan_scheme *scheme)
     const bool is_signed = qplan_dtype_is_signed(scheme->dtype);
     const bool has_small_scales = qplan_dtype_bits(scheme->scale_dtype) == 8; /* none for a bias */
     return (is_integer || !scheme->asymmetric) && !(is_signed && scheme->bias) &&
-           !(has_small_scales && scheme->bias) && ((is_integer && is_signed) || !scheme->narrow);
+           !(has_small_scales && scheme->bias) && ((is_integer && is_signed) || !scheme->narrow) &&
+           (!scheme->nested || ((scheme->dtype == QPLAN_NF4 || scheme->dtype == QPLAN_FP4) &&
+                                scheme->scale_dtype == QPLAN_F32));
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------
@@ -189,6 +191,17 @@ static enum match read_scale_dtype(struct qplan_scheme *scheme, const char *part
     return qp_scheme_is_sound(scheme) ? MATCH : MATCH_BAD;
 }
 
+static enum match read_nested(struct qplan_scheme *scheme, const char *part)
+{
+    if (strcmp(part, "double") != 0)
+        return MATCH_NONE;
+    scheme->nested = true;
+    return qp_scheme_is_sound(scheme) ? MATCH : MATCH_BAD;
+}
+
+/* What may be the last parts. */
+#define END_PARTS SCALE_DTYPES ", double"
+
 /* The kinds of part in their order: each at most once, the first always. */
 static const struct kind {
     read_fn read;
@@ -196,12 +209,13 @@ static const struct kind {
     const char *wanted;   /* of a part that is surely of this kind */
 } kinds[] = {
     {read_dtype, CODE_DTYPES, NULL},
-    {read_granularity, "t, cN, gN or bRxC, then asym, sym or bias, narrow, " SCALE_DTYPES,
+    {read_granularity, "t, cN, gN or bRxC, then asym, sym or bias, narrow, " END_PARTS,
      "cN with an axis from -64 to 63, gN or bRxC with numbers from 1 to 2^62"},
-    {read_symmetry, "asym, sym or bias, narrow, " SCALE_DTYPES,
+    {read_symmetry, "asym, sym or bias, narrow, " END_PARTS,
      "an integer dtype for asym, an unsigned one for a bias"},
-    {read_narrow, "narrow, " SCALE_DTYPES, "a signed dtype of integers for a narrow range"},
-    {read_scale_dtype, SCALE_DTYPES, "f32, f16 or bf16 beside a bias"},
+    {read_narrow, "narrow, " END_PARTS, "a signed dtype of integers for a narrow range"},
+    {read_scale_dtype, END_PARTS, "f32, f16 or bf16 beside a bias"},
+    {read_nested, "double", "nf4 with f32 scales for scales that have scales"},
 };
 
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
@@ -327,10 +341,11 @@ size_t qplan_scheme_format(const struct qplan_scheme *scheme, char out[QPLAN_SCH
     bool default_scale = scheme->scale_dtype == QPLAN_F32;
     char granularity[GRANULARITY_TEXT];
     format_granularity(scheme, granularity);
-    return (size_t)snprintf(out, QPLAN_SCHEME_TEXT, "%s:%s%s%s%s%s",
+    return (size_t)snprintf(out, QPLAN_SCHEME_TEXT, "%s:%s%s%s%s%s%s",
                             qplan_dtype_name(scheme->dtype), granularity, symmetry_text(scheme),
                             scheme->narrow ? ":narrow" : "", default_scale ? "" : ":",
-                            default_scale ? "" : qplan_dtype_name(scheme->scale_dtype));
+                            default_scale ? "" : qplan_dtype_name(scheme->scale_dtype),
+                            scheme->nested ? ":double" : "");
 }
 
 static bool granularity_equal(const struct qplan_scheme *a, const struct qplan_scheme *b)
@@ -353,7 +368,8 @@ static bool granularity_equal(const struct qplan_scheme *a, const struct qplan_s
 bool qp_scheme_equal(const struct qplan_scheme *a, const struct qplan_scheme *b)
 {
     return a->dtype == b->dtype && granularity_equal(a, b) && a->asymmetric == b->asymmetric &&
-           a->bias == b->bias && a->narrow == b->narrow && a->scale_dtype == b->scale_dtype;
+           a->bias == b->bias && a->narrow == b->narrow && a->scale_dtype == b->scale_dtype &&
+           a->nested == b->nested;
 }
 
 bool qp_scheme_told(const struct qplan_scheme *scheme, const struct qplan_scheme *told,

@@ -8,7 +8,7 @@
 #include "lib/base/error.h"
 
 /* Whether its parts go together: a bias is one of unsigned codes, a narrow range one of signed
- * integers, and floats and tables are symmetric. */
+ * integers, floats and tables are symmetric, and scales of tables alone have scales. */
 bool qp_scheme_is_sound(const struct qplan_scheme *scheme);
 
 /* Codes of integers: the lowest and the highest, narrow range considered. */

@@ -92,8 +92,7 @@ struct qp_rect {
  * that are known without any value of the tensor. An index says for each column of the tensor which
  * set of its row it belongs to: in an output as the scheme has it, so it is known as well; in a
  * checkpoint of another tool in any way, and in one that is read there is an index only where that
- * is not what the scheme has. Nested are the scales of scales, of QP_NESTED_SETS each; such a part
- * is only read.
+ * is not what the scheme has. Nested are the scales of scales, of QP_NESTED_SETS each.
  */
 #define QP_NESTED_SETS 256
 

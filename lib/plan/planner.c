@@ -175,8 +175,7 @@ static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tens
     struct qplan_scheme scheme = *t->result.scheme;
     char text[QPLAN_SCHEME_TEXT], quoted[QP_QUOTED];
     const char *instead =
-        format->fit ? format->fit(&scheme, (enum qplan_storage)t->source->storage, &plan->options)
-                    : NULL;
+        qp_format_fit(format, &scheme, (enum qplan_storage)t->source->storage, &plan->options);
     if (!instead)
         return qp_plan_set_scheme(plan, t, &scheme, err);
     (void)qplan_scheme_format(t->result.scheme, text);
@@ -298,10 +297,27 @@ static enum qplan_status check_methods(const struct qplan_plan *plan, struct qpl
     return QPLAN_OK;
 }
 
+/* Scales that have scales are largest sizes, whose mean is known before any is chosen. */
+static enum qplan_status check_nested(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    const enum qplan_status fault = plan->is_document ? QPLAN_ERR_INVALID : QPLAN_ERR_USAGE;
+    char scheme[QPLAN_SCHEME_TEXT];
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!qp_is_quantized(t) || !t->result.scheme->nested || qp_calibrator_nests(t->calibrator))
+            continue;
+        qplan_scheme_format(t->result.scheme, scheme);
+        return qp_fail(err, fault, "calibrate", "%s has minmax alone, found %s", scheme,
+                       t->calibrator->method);
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status use_variants(struct qplan_plan *plan, struct qplan_error *err)
 {
     QP_TRY(check_rounded(plan, err));
     QP_TRY(check_methods(plan, err));
+    QP_TRY(check_nested(plan, err));
     if (plan->positive_scales)
         QP_TRY(use_positive(plan, err));
     if (plan->options.arithmetic == QPLAN_ARITHMETIC_QPLAN)
@@ -338,7 +354,7 @@ static enum qplan_status put_parts(struct qp_writer *w, const struct qplan_schem
     char text[QPLAN_SCHEME_TEXT], usual_text[QPLAN_SCHEME_TEXT];
     QP_TRY(qplan_scheme_default(&plain, scheme->dtype, err));
     sets.asymmetric = plain.asymmetric;
-    sets.bias = sets.narrow = false;
+    sets.bias = sets.narrow = sets.nested = false;
     sets.scale_dtype = plain.scale_dtype;
     qplan_scheme_format(&sets, text);
     qplan_scheme_format(&plain, usual_text);
@@ -359,13 +375,15 @@ static enum qplan_status put_parts(struct qp_writer *w, const struct qplan_schem
         qp_puts(w, "-");
         qp_puts(w, qplan_dtype_name(scheme->scale_dtype));
     }
+    qp_puts(w, scheme->nested ? "-double" : "");
     return QPLAN_OK;
 }
 
 /*
- * STEM.DTYPE[-GRAN][-asym|-sym|-bias][-narrow][-SCALEDTYPE].safetensors, of a folder STEM-DTYPE...,
- * in a layout other than the native one with its name before the type and without the type of
- * scales, which is the layout's; what is usual is left out. A tag stands for all of that.
+ * STEM.DTYPE[-GRAN][-asym|-sym|-bias][-narrow][-SCALEDTYPE][-double].safetensors, of a folder
+ * STEM-DTYPE..., in a layout other than the native one with its name before the type and without
+ * the type of scales, which is the layout's; what is usual is left out. A tag stands for all of
+ * that.
  */
 static enum qplan_status name_output(struct qplan_plan *plan,
                                      const struct qplan_plan_options *options,
@@ -454,7 +472,7 @@ enum qplan_status qp_plan_make_as(struct qplan_plan **out,
         return qp_fail(
             err, QPLAN_ERR_USAGE, "scheme",
             "its parts do not go together: expected a bias with unsigned codes, a narrow "
-            "range with signed ones, floats and tables symmetric");
+            "range with signed ones, floats and tables symmetric, scales of scales with tables");
     QP_TRY(qp_plan_check_source(checkpoint, err));
     QP_TRY(qp_plan_new(&plan, checkpoint, err));
     plan->indivisible = options->indivisible;

@@ -31,6 +31,8 @@ static enum qplan_status write_part(const struct qp_tensor *t, const struct qp_p
     const struct qplan_entry *entry = part->entry;
     if (part->role == QP_INDEX)
         return write_index(t, part, outs, err);
+    if (t->scheme->nested && part->is_text) /* it tells the offset (offsets.h) */
+        return QPLAN_OK;
     if (part->role == QP_CONSTANT && part->bytes)
         return qp_outs_write(outs, entry, 0, part->bytes, (size_t)(entry->end - entry->begin), err);
     return QPLAN_OK;

@@ -15,11 +15,12 @@ static uint64_t cut_before(const struct qp_sets *sets, uint64_t grain, uint64_t 
 static uint64_t column_unit(const struct qp_sets *sets, const struct qp_limits *limits,
                             uint64_t grain)
 {
-    uint64_t unit = sets->col_width;
+    const uint64_t least = sets->col_width * qp_max_u64(limits->together, 1);
+    uint64_t unit = least;
     if (limits->tall > 1 && sets->n_bands == 1 && unit == sets->last_len) /* a row is a set */
         return qp_min_u64(limits->tall, sets->n_sets) * unit;
     while (unit % sets->last_len != 0 && unit % grain != 0)
-        unit += sets->col_width;
+        unit += least;
     return unit;
 }
 

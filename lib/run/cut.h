@@ -14,11 +14,13 @@
 /* What a tile holds. */
 struct qp_limits {
     uint64_t elems, sets;
-    uint64_t pieced; /* sets of a strip in several pieces; 0 = as many as of others */
-    uint64_t apart;  /* elements, where they are some columns of a band: its rows lie apart */
-    uint64_t cached; /* elements at which a piece should stop: more leave the cache */
-    uint64_t tall;   /* rows of the tensor that words of a part go down: cuts between rows fall on
-                        multiples of it, and so many rows fit; 0 or 1 = any */
+    uint64_t pieced;   /* sets of a strip in several pieces; 0 = as many as of others */
+    uint64_t apart;    /* elements, where they are some columns of a band: its rows lie apart */
+    uint64_t cached;   /* elements at which a piece should stop: more leave the cache */
+    uint64_t together; /* sets that are stored together: strips have a multiple of these from the
+                          first one on; 0 or 1 = any */
+    uint64_t tall;     /* rows of the tensor that words of a part go down: cuts between rows fall on
+                          multiples of it, and so many rows fit; 0 or 1 = any */
 };
 
 struct qp_strip {

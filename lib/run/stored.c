@@ -31,9 +31,8 @@ static bool may_be_negative(const struct qp_tensor *tensor)
     const bool is_known = qp_calibrator_recorded(tensor->calibrate, tensor->scheme, &calibrator);
     if (tensor->scheme->bias)
         return !is_known || calibrator.codes;
-    if (qp_tensor_part(tensor, QP_SCALE)
-            ->nested) /* what is added may be less than a scale is off */
-        return true;
+    if (tensor->scheme->nested) /* other tools let what is added be less than a scale is off */
+        return !is_known;
     if (qplan_dtype_bits(tensor->scheme->scale_dtype) <= 8) /* these are numbers without a sign */
         return false;
     return is_known && calibrator.either_sign && !tensor->scheme->asymmetric &&

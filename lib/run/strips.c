@@ -6,7 +6,9 @@
 
 #include "kernels/codes/biased.h"
 #include "kernels/codes/largest.h"
+#include "lib/base/check.h"
 #include "lib/model/dtype.h"
+#include "nested.h"
 #include "on_device.h"
 
 #include <inttypes.h>
@@ -40,7 +42,7 @@ void qp_worker_prepare(struct qp_worker *w)
      * f8e4m3 covers values that are as near to the largest float as to the one that would follow.
      */
     w->rule.bounded = w->context->plan->nonfinite == QPLAN_NONFINITE_ERROR &&
-                      !t->calibrator->can_clip &&
+                      !t->calibrator->can_clip && !t->result.scheme->nested &&
                       !(w->rule.kind == QP_CODES_FLOAT && w->rule.scale_dtype == QPLAN_F8E4M3);
     qp_tensor_sets(&w->sets, &t->result);
 }
@@ -200,8 +202,25 @@ enum qplan_status qp_worker_put_zeros(struct qp_worker *w, size_t n, const int32
     return put_values(w, part, w->unit->strip.set, n, stored);
 }
 
+/* Largest sizes become the scales that decoders compute of what is stored. */
+static enum qplan_status put_nested(struct qp_worker *w, size_t n, float *scale)
+{
+    const struct qp_plan_tensor *t = tensor_of(w);
+    const uint64_t set = w->unit->strip.set;
+    const size_t n_groups = (size_t)qp_div_up(n, QP_NESTED_SETS);
+    float *of_scales = w->b->stored;
+    uint8_t *codes = (uint8_t *)(of_scales + n_groups);
+    struct qp_nest nest;
+    qp_nest_make(&nest, &t->result, w->context->offsets[t - w->context->plan->tensors]);
+    qp_nest_scales(&nest, n, scale, of_scales, codes);
+    QP_TRY(put_values(w, part_of(w, QP_SCALE), set, n, codes));
+    return put_values(w, part_of(w, QP_NESTED), set / QP_NESTED_SETS, n_groups, of_scales);
+}
+
 enum qplan_status qp_worker_put_scales(struct qp_worker *w, size_t n, void *scale)
 {
+    if (tensor_of(w)->result.scheme->nested)
+        return put_nested(w, n, scale);
     struct qp_code_rule rule = w->rule;
     if (tensor_of(w)->calibrator->codes) /* its scales are the stored ones */
         rule.factor = 1;
@@ -312,12 +331,22 @@ static enum qplan_status judge_scales(const struct qp_worker *w, size_t good, si
     return good < n ? fail_scale(w, w->unit->strip.set + good) : QPLAN_OK;
 }
 
+/* Scales that have scales are the largest sizes themselves, and 0 of zeros. */
+static void take_sizes(const struct qp_calibration *c, size_t n, void *state, float *scale)
+{
+    const float *lo = state, *hi = qp_ranges_most(c, state, n);
+    for (size_t i = 0; i < n; i++)
+        scale[i] = -lo[i] > hi[i] ? -lo[i] : hi[i];
+}
+
 enum qplan_status qp_worker_finish(const struct qp_worker *w, unsigned pass, size_t n, void *state,
                                    void *scale, int32_t *zero)
 {
     const struct qp_calibration c = calibration_of(w, 0);
     const size_t good =
         qp_calibrator_finish(tensor_of(w)->calibrator, &c, pass, n, state, scale, zero);
+    if (tensor_of(w)->result.scheme->nested)
+        take_sizes(&c, n, state, scale);
     return judge_scales(w, good, n);
 }
 
@@ -401,7 +430,7 @@ static enum qplan_status quantize_strip(struct qp_worker *w)
     const struct qp_calibrator *calibrator = tensor_of(w)->calibrator;
     const size_t n = (size_t)w->unit->strip.n_sets;
     if (b->lane && calibrator->finds_ranges && w->rule.kind != QP_CODES_BIASED &&
-        !w->rule.of_largest)
+        !w->rule.of_largest && !tensor_of(w)->result.scheme->nested)
         return quantize_on_device(w);
     QP_TRY(choose(w, n));
     QP_TRY(qp_worker_put_scales(w, n, b->scale));

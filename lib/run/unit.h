@@ -87,6 +87,7 @@ struct qp_unit_context {
     struct qplan_device *device; /* NULL = the CPU */
     enum qp_roles roles;
     const float *factors;    /* by tensor of the plan, where it has one; NULL = none has */
+    const float *offsets;    /* likewise, where scales have scales */
     struct qp_exact *errors; /* by tensor of the plan; NULL = they are not measured */
 };
 

@@ -13,6 +13,7 @@
 #include "ldlq_tensors.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
+#include "offsets.h"
 #include "unit.h"
 
 #include <stdlib.h>
@@ -204,6 +205,7 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
                                    .pieced = t->calibrator->large_state ? large_sets(e, t) : 0,
                                    .apart = apart / elem_bytes,
                                    .cached = piece_bytes(e) / elem_bytes,
+                                   .together = t->result.scheme->nested ? QP_NESTED_SETS : 1,
                                    .tall = tall_rows(e, t)};
     if (qp_is_turned(t->source))
         e->limits.cached = e->limits.elems;
@@ -536,17 +538,22 @@ static enum qplan_status run_engine(struct engine *e, const struct qplan_run *ru
     const struct qplan_plan *plan = e->context.plan;
     const struct qp_outs *outs = e->context.outs;
     uint64_t total_bytes = 0;
-    float *factors = NULL;
+    float *factors = NULL, *offsets = NULL;
     const bool rounds = e->context.roles == QP_ALL_ROLES;
     enum qplan_status status = order_tensors(e, plan, &total_bytes, err);
     if (status == QPLAN_OK && rounds)
         status = qp_ldlq_check(plan, run, err);
     if (status == QPLAN_OK)
         status = qp_find_factors(&factors, plan, NULL, run, err);
+    if (status == QPLAN_OK)
+        status = qp_find_offsets(&offsets, plan, run, err);
     e->context.job = &e->job;
     e->context.factors = factors;
+    e->context.offsets = offsets;
     if (status == QPLAN_OK && outs)
         status = qp_write_factors(factors, plan, outs, err);
+    if (status == QPLAN_OK && outs)
+        status = qp_write_offsets(offsets, plan, outs, err);
     if (status == QPLAN_OK && e->context.roles == QP_ALL_ROLES)
         status = qp_write_constants(plan, outs, err);
     if (status == QPLAN_OK)
@@ -555,6 +562,7 @@ static enum qplan_status run_engine(struct engine *e, const struct qplan_run *ru
     if (status == QPLAN_OK && rounds)
         status = qp_ldlq_run(plan, outs, factors, run, notes, err);
     qp_free(factors);
+    qp_free(offsets);
     qp_free(e->order);
     return status;
 }

@@ -73,6 +73,9 @@ static enum qplan_status check_calibrator(const struct qplan_checkpoint *c,
     if (!is_known && qp_is_recipe(t->calibrate))
         return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s makes no codes of %s", t->calibrate,
                        qplan_dtype_name(t->scheme->dtype));
+    if (is_known && t->scheme->nested && !qp_calibrator_nests(&calibrator))
+        return qp_fail(err, QPLAN_ERR_INVALID, subject, "%s makes no scales that have scales",
+                       t->calibrate);
     if (t->calibrate && !is_known)
         return qp_fail_name(err, QPLAN_ERR_INVALID, subject, "unknown calibrator", t->calibrate,
                             qplan_calibrator_name);

@@ -425,12 +425,13 @@ static void prepare(const struct qp_compare *c, struct task *task)
     task->kernels =
         qp_source_kernels(qp_storage_row((enum qplan_storage)tensor->storage)->dtype, c->isa);
     task->rule = qp_stored_rule(tensor);
-    task->can_clip = !is_known || recorded->can_clip;
+    /* Scales that have scales may be too small for their sets. */
+    task->can_clip = !is_known || recorded->can_clip || tensor->scheme->nested;
     task->is_nearest = !is_known || recorded->nearest;
     /* Codes that are not judged are computed again, and their parameters with them; a method of
-     * several passes is more than in passing. */
+     * several passes is more than in passing, and so are scales that have scales. */
     if (c->recompute && is_known && recorded->from_source && recorded->nearest &&
-        recorded->passes == 1)
+        recorded->passes == 1 && !tensor->scheme->nested)
         task->calibrator = recorded;
     task->decoder = (struct qp_decoder){.source = c->file,
                                         .tensor = tensor,

@@ -120,7 +120,8 @@ static bool is_open(const struct comparison *c, const struct qp_pair *pair, bool
 {
     if (!c->last)
         return false;
-    return exact || !has_right_sets(pair) || (has_factor(pair->file) && !pair->result.factor_same);
+    return exact || pair->file->scheme->nested || !has_right_sets(pair) ||
+           (has_factor(pair->file) && !pair->result.factor_same);
 }
 
 /* Whether codes that are not the nearest ones, or any where all are asked for, are to be computed.

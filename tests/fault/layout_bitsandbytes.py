@@ -38,6 +38,7 @@ class Flat(Stored):
 
 GOLDEN = pathlib.Path(__file__).parent.parent.parent / "testdata/bitsandbytes/nf4-double/encoded"
 NESTED = {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 1.5}
+ROOM = 32                               # of an offset in the JSON that qplan writes
 
 
 @functools.cache
@@ -63,11 +64,19 @@ class File(layout_folder.FolderFile):
                     "state": ".weight" + STATE + self.scheme.values.lower()}
         return {role: self.stem + end for role, end in ends.items() if self.stem + end in self.tensors}
 
+    offset = 1.5                        # of scales that have scales
+
     def state(self):
         """What the JSON says."""
         return {"quant_type": self.scheme.values.lower(), "blocksize": self.scheme.grain[1],
                 "dtype": DTYPES[self.dtype], "shape": list(self.dims),
-                **(NESTED if self.scheme.nested else {})}
+                **({**NESTED, "nested_offset": self.offset} if self.scheme.nested else {})}
+
+    def state_text(self):
+        """The JSON; in that of qplan all offsets have the same room."""
+        text = json.dumps(self.state())
+        own = self.scheme.nested and self.scheme.recorded
+        return text if not own else text[:-1] + " " * (ROOM - len(json.dumps(self.offset))) + "}"
 
     def stored_scales(self, name, params):
         """Scales as numbers, or as codes of the largest value of a map that is enough."""
@@ -75,11 +84,28 @@ class File(layout_folder.FolderFile):
         if not self.scheme.nested:
             return {name + ".absmax": ("F32", (len(scales),), model.encode("F32", scales))}, params
         values = model.decode("F32", nested_map())
+        if self.scheme.recorded:
+            return self.own_scales(name, scales, values)
+        self.offset = 1.5
         made = {model.nearest(model.nearest(v * 16, "F32") + Fraction(3, 2), "F32"): c
                 for c, v in enumerate(values)}
         found = [min(m for m in made if m >= s) for s in scales]
         return {name + ".absmax": ("U8", (len(scales),), bytes(made[m] for m in found)),
                 name + ".nested_absmax": ("F32", (1,), model.encode("F32", [16])),
+                name + ".nested_quant_map": ("F32", (256,), nested_map())}, [(m, 0) for m in found]
+
+    def own_scales(self, name, scales, values):
+        """By the mean of all scales, and the largest distance from it; all are in one group."""
+        exact = sum(scales, Fraction(0))
+        self.offset = float(model.nearest(Fraction(float(exact) / len(scales)), "F32"))
+        offset = Fraction(self.offset)
+        far = [model.nearest(s - offset, "F32") for s in scales]
+        most = max(map(abs, far))
+        codes = [min(range(256), key=lambda c: (abs(d - values[c] * (most or 1)), c)) for d in far]
+        found = [model.nearest(model.nearest(values[c] * most, "F32") + offset, "F32") for c in codes]
+        assert min(found) > 0
+        return {name + ".absmax": ("U8", (len(scales),), bytes(codes)),
+                name + ".nested_absmax": ("F32", (1,), model.encode("F32", [most])),
                 name + ".nested_quant_map": ("F32", (256,), nested_map())}, [(m, 0) for m in found]
 
     def stored_flat(self, name, scheme, dtype, dims, raw):
@@ -91,7 +117,7 @@ class File(layout_folder.FolderFile):
                  for i, v in enumerate(model.decode(dtype, raw))]
         pairs = [*codes, 7 if scheme.values == "NF4" else 0][:n + n % 2]
         book = model.NF4 if scheme.values == "NF4" else [v / 12 for v in model.FP4]
-        state = json.dumps(self.state()).encode()
+        state = self.state_text().encode()
         return {name: ("U8", (len(pairs) // 2, 1),
                        bytes(a << 4 | b for a, b in zip(pairs[::2], pairs[1::2]))),
                 **scales,
@@ -122,16 +148,16 @@ class File(layout_folder.FolderFile):
 
 class Layout(layout_folder.Layout):
     name, method, base, file = "bitsandbytes", "bitsandbytes", "int8", File
-    need_layout_2 = ("nf4",)
+    need_layout_2 = ("nf4", "double")
     with_wrong_parts = ("int8", "int8-other", "nf4", "nf4-other", "fp4-other",
-                        "double-other")
+                        "double", "double-other")
     valued = "int8", "int8-other", "no-order-other", "nf4", "nf4-other", "nf4-small", "fp4-other"
     spoiled = ("int8", "int8-other", "nf4", "nf4-other")
     orphans = "l.1.w.SCB", "l.1.w.weight_format"
     schemes = {**dict(both(Narrow, int8={})),
                "no-order-other": Narrow(recorded=False, has_order=False),
                **dict(both(Flat, nf4={"grain": ("g", 64)}, nf4_small={"grain": ("g", 32)})),
-               "double-other": Flat(recorded=False, nested=True, grain=("g", 32)),
+               **dict(both(Flat, double={"nested": True, "grain": ("g", 64)})),
                "fp4-other": Flat(recorded=False, values="FP4", grain=("g", 64))}
 
     @staticmethod
@@ -210,6 +236,8 @@ class Layout(layout_folder.Layout):
             yield self.start_as("nf4-other", fault)
         for fault in self.claims_of_nested():
             yield self.start_as("double-other", fault)
+        for fault in (*self.claims_of_own_nested(), *self.claims_of_values(), *self.claims_of_states()):
+            yield self.start_as("double", fault)
 
     def claims_of_states(self):
         """The JSON of weights of 4 bits."""
@@ -281,6 +309,43 @@ class Layout(layout_folder.Layout):
                     ONLY_PROOF)
         yield Fault("Q3-nested-map", lambda f: f.set_bytes(f.parts["nested_map"], 8, b"\1"),
                     (tensor("l.0.w.weight.nested_quant_map"), words("values")))
+
+    def claims_of_own_nested(self):
+        """Of what a record says has scales of scales."""
+        def text(old, new):
+            def spoil(file):
+                raw = file.tensors[file.parts["state"]][2]
+                assert old in raw
+                raw = raw.replace(old, new)
+                file.tensors[file.parts["state"]] = ("U8", (len(raw),), raw)
+            return spoil
+
+        def offset(value):
+            def spoil(file):
+                old = json.dumps(file.offset).ljust(ROOM)
+                text(old.encode(), value.ljust(ROOM).encode())(file)
+            return spoil
+
+        state = tensor("l.0.w.weight" + STATE + "nf4")
+        for i, value in enumerate(("NaN", "1e39", '"1.5"', "[1.5]", "null", "01.5")):
+            yield Fault(f"Q3-own-offset-{i}", offset(value), (state,))
+        for i, value in enumerate(("1.50", "15e-1", "1.5 ,\"x\":1")):
+            yield Fault(f"Q3-own-offset-words-{i}", offset(value), (state,))
+        yield Fault("Q3-own-no-room", text(b"  }", b" }"), (state,))
+        yield Fault("Q15-own-offset", offset("6.625"), (), ONLY_PROOF)
+        for name, value in {"nan": math.nan, "inf": math.inf, "minus": -1.0}.items():
+            yield Fault(f"Q8-own-nested-{name}",
+                        lambda f, v=value: f.set_bytes(f.parts["nested"], 0, struct.pack("<f", v)),
+                        (tensor("l.0.w.weight.nested_absmax"), words("bad scale")))
+        yield Fault("Q8-own-scale", lambda f: f.set_bytes(f.parts["nested"], 0, struct.pack("<f", 1e30)),
+                    (tensor("l.0.w.weight.absmax"), words("bad scale")))
+        yield Fault("Q3-own-nested-map", lambda f: f.set_bytes(f.parts["nested_map"], 8, b"\1"),
+                    (tensor("l.0.w.weight.nested_quant_map"), words("values")))
+        for calibrator in ("mse:fast", "percentile:99", "ldlq", "reference:bitsandbytes",
+                           "mse:fast+importance"):
+            yield Fault(f"Q6-own-calibrator-{clean(calibrator)}", word(1, calibrator), ("l.0.w.weight",))
+        for scheme in ("nf4:g64", "nf4:g32:double", "nf4:g64:f16:double", "int8:c0:double"):
+            yield Fault(f"Q6-own-scheme-{clean(scheme)}", word(0, scheme), (self.file.stem,))
 
     def claims_of_values(self):
         """What the values of codes are, and what fills up the last byte."""

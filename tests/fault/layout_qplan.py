@@ -44,7 +44,8 @@ def scheme_text(s):
         out += ":bias"
     elif s.symmetric != s.signed:
         out += ":sym" if s.symmetric else ":asym"
-    return out + ":narrow" * s.narrow + (f":{s.scale.lower()}" if s.scale != "F32" else "")
+    out += ":narrow" * s.narrow + (f":{s.scale.lower()}" if s.scale != "F32" else "")
+    return out + ":double" * getattr(s, "nested", False)
 
 
 class File:

@@ -132,9 +132,16 @@ def bitsandbytes(row, dtype, rows, columns):
         n, group = rows * columns, int((re.search(r":g(\d+)", row.scheme) or (0, 64))[1])
         name = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[dtype]
         state = json.dumps({"quant_type": "nf4", "blocksize": group, "dtype": name, "shape": (rows, columns)})
-        return {"weight": ("U8", (math.ceil(n / 2), 1)), "weight.quant_map": ("F32", (16,)),
-                "weight.absmax": ("F32", (math.ceil(n / group),)),
-                "weight.quant_state.bitsandbytes__nf4": ("U8", (len(state),))}
+        parts = {"weight": ("U8", (math.ceil(n / 2), 1)), "weight.quant_map": ("F32", (16,)),
+                 "weight.absmax": ("F32", (math.ceil(n / group),)),
+                 "weight.quant_state.bitsandbytes__nf4": ("U8", (len(state),))}
+        if not row.scheme.endswith(":double"):
+            return parts
+        room = len(', "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": ') + 32
+        return {**parts, "weight.absmax": ("U8", (math.ceil(n / group),)),
+                "weight.nested_absmax": ("F32", (math.ceil(math.ceil(n / group) / 256),)),
+                "weight.nested_quant_map": ("F32", (256,)),
+                "weight.quant_state.bitsandbytes__nf4": ("U8", (len(state) + room,))}
     return {"weight": ("I8", (rows, columns)), "SCB": ("F32", (rows,)), "weight_format": ("U8", ())}
 
 

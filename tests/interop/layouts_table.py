@@ -70,6 +70,8 @@ ROWS = (
     (Row("bitsandbytes", "nf4"), ALL),
     (Row("bitsandbytes", "nf4", PARTLY), ("llama",)),
     (Row("bitsandbytes", "nf4:g128"), ("llama",)),
+    (Row("bitsandbytes", "nf4:double"), ("llama", "tied", "biased")),
+    (Row("bitsandbytes", "nf4:g128:double"), ("llama",)),
     (Row("bitsandbytes", "nf4", ("--arithmetic", "reference")), ("llama", "biased")),
     (Row("bitsandbytes", "int8:c0"), ALL),
     (Row("bitsandbytes", "int8:c0", PARTLY), ("llama",)),

@@ -81,6 +81,10 @@ static const struct fit_case fits[] = {
     {"bitsandbytes", "nf4", QPLAN_STORAGE_BF16, 0, "nf4:g64"},
     {"bitsandbytes", "nf4:g32", QPLAN_STORAGE_F16, 0, "nf4:g32"},
     {"bitsandbytes", "nf4:g4096", QPLAN_STORAGE_F32, 0, "nf4:g4096"},
+    {"bitsandbytes", "nf4:double", QPLAN_STORAGE_BF16, 0, "nf4:g64:double"},
+    {"bitsandbytes", "nf4:g16:double", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
+    {"qplan", "nf4:double", QPLAN_STORAGE_F32, 0, "scales without scales of their own"},
+    {"mlx", "nf4:double", QPLAN_STORAGE_F32, 0, "scales without scales of their own"},
     {"bitsandbytes", "nf4:g16", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
     {"bitsandbytes", "nf4:g8192", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
     {"bitsandbytes", "nf4:g96", QPLAN_STORAGE_F32, 0, "nf4 with groups"},
@@ -107,7 +111,8 @@ static void a_scheme_becomes_what_a_layout_stores_or_is_refused(void **state)
         const struct qp_format_options options = {.activations = c->activations};
         struct qplan_scheme scheme = scheme_of(c->scheme);
         char text[QPLAN_SCHEME_TEXT];
-        const char *reason = qp_format_find(c->format)->fit(&scheme, c->storage, &options);
+        const char *reason =
+            qp_format_fit(qp_format_find(c->format), &scheme, c->storage, &options);
         (void)qplan_scheme_format(&scheme, text);
         if (reason ? !strstr(reason, c->fitted) : strcmp(text, c->fitted) != 0)
             fail_msg("%s %s: expected %s, found %s", c->format, c->scheme, c->fitted,
@@ -247,6 +252,9 @@ static const struct config_case configs[] = {
      {"m.l.0.up.weight nf4:g64", "m.l.1.up.weight"},
      {"\"load_in_8bit\":false,\"load_in_4bit\":true",
       "\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":false"}},
+    {"bitsandbytes",
+     {"m.l.0.up.weight nf4:g64:double", "m.l.1.up.weight"},
+     {"\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":true"}},
     {"bitsandbytes",
      {"m.l.0.up.weight int8:c0", "m.l.1.up.weight", "m.l.1.x+y.weight", "visual.l.0.up.weight"},
      {"\"load_in_8bit\":true,\"load_in_4bit\":false",

@@ -58,6 +58,8 @@ static void test_canonical_text(void **state)
         {"int4:g128:asym", "int4:g128:asym"},
         {"uint4:bias", "uint4:g128:bias"},
         {"uint8:c-1:bias:bf16", "uint8:c-1:bias:bf16"},
+        {"nf4:double", "nf4:g64:double"},
+        {"nf4:g128:sym:f32:double", "nf4:g128:double"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -87,6 +89,12 @@ static void test_parsed_members(void **state)
     assert_true(scheme.bias && scheme.asymmetric);
     struct qplan_scheme without = scheme;
     without.bias = false;
+    assert_false(qp_scheme_equal(&scheme, &without));
+
+    scheme = parsed("nf4:g32:double");
+    assert_true(scheme.nested);
+    without = scheme;
+    without.nested = false;
     assert_false(qp_scheme_equal(&scheme, &without));
 
     scheme = parsed("int8:c-2:asym:narrow:f16");
@@ -153,6 +161,11 @@ static void test_refused_text(void **state)
         {"uint4:sym:bias", "part out of place 'bias'", 11},
         {"uint4:bias:narrow", "bad part 'narrow'", 12},
         {"uint4:g64:sym:narrow", "bad part 'narrow'", 15},
+        {"int8:double", "bad part 'double'", 6},
+        {"f8e4m3:g32:double", "bad part 'double'", 12},
+        {"nf4:bf16:double", "bad part 'double'", 10},
+        {"nf4:double:f32", "part out of place 'f32'", 12},
+        {"nf4:double:double", "part out of place 'double'", 12},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -178,8 +191,10 @@ static void test_refusal_names_what_fits(void **state)
     assert_string_equal(
         err.message,
         "unknown part 'q4': expected t, cN, gN or bRxC, then asym, sym or bias, narrow, "
-        "f32, f16, bf16, f8e4m3 or e8m0 (at character 6)");
+        "f32, f16, bf16, f8e4m3 or e8m0, double (at character 6)");
     assert_int_equal(qplan_scheme_parse(&scheme, "int8:t:sym:narrow:f16:x", &err), QPLAN_ERR_USAGE);
+    assert_non_null(strstr(err.message, "expected double"));
+    assert_int_equal(qplan_scheme_parse(&scheme, "nf4:double:x", &err), QPLAN_ERR_USAGE);
     assert_non_null(strstr(err.message, "expected the end"));
     assert_int_equal(qplan_scheme_parse(&scheme, "uint8:narrow", &err), QPLAN_ERR_USAGE);
     assert_non_null(strstr(err.message, "expected a signed dtype"));
