@@ -43,13 +43,14 @@ def main():
     from safetensors import safe_open
     from safetensors.torch import load_file
 
+    import model_table
     import models
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     collect = [sys.executable, ROOT / "examples" / "collect_statistics.py"]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        models.make(models.MODELS["llama"], folder / "model")
+        models.make(model_table.MODELS["llama"], folder / "model")
         (folder / "text.txt").write_text(TEXT)
         inputs = [folder / "model", folder / "text.txt", "--length", 48]
         print(call(*collect, *inputs, "-o", folder / "i", "--hessian", folder / "h"), end="")
