@@ -17,6 +17,7 @@ import tempfile
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
+IMATRIX = HERE.parents[1] / "testdata" / "imatrix"
 sys.path.insert(0, str(HERE.parent / "golden"))
 import stored  # noqa: E402
 
@@ -209,6 +210,45 @@ def check_inspect(qplan, model, folder):
                 raise AssertionError(f"inspect {flags} of {name}: {done}")
 
 
+def read_dat(path):
+    """The means that a file of the older kind has, as llama.cpp takes them."""
+    data, at, values = path.read_bytes(), 4, {}
+    for _ in range(struct.unpack_from("<i", data)[0]):
+        length = struct.unpack_from("<i", data, at)[0]
+        name = data[at + 4:at + 4 + length].decode()
+        calls, n = struct.unpack_from("<ii", data, at + 4 + length)
+        at += 12 + length
+        values[name] = np.frombuffer(data, "<f4", n, at) / np.float32(calls)
+        at += 4 * n
+    return values
+
+
+def check_llama_cpp(qplan, _model, folder):
+    """What llama.cpp takes for one importance gives the bytes of its means, read here."""
+    source, out, means = (folder / f"llama-{name}" for name in ("source", "out", "means"))
+    parts = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+             "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+    files = [IMATRIX / "imatrix.dat", IMATRIX / "imatrix.gguf"]
+    values = {}
+    for name, vector in read_dat(files[0]).items():
+        _, block, part, _ = name.split(".")
+        values[f"model.layers.{block}.{parts[part]}.weight"] = vector
+    if len(values) != 14:
+        raise AssertionError(f"{files[0]}: expected 14 weights, found {len(values)}")
+    rng = np.random.default_rng(29)
+    stored.write(source, {name: stored.packed("F32", rng.standard_normal((4, len(vector))))
+                          for name, vector in values.items()})
+    write_vectors(means, values)
+    made = []
+    for flags in ([], *(["--importance", path] for path in (means, *files))):
+        run(qplan, "quantize", source, "-o", out, "--force", "-q", "--scheme", f"int4:g{GROUP}",
+            "--calibrate", "mse", *flags, *(["--importance-missing", "error"] if flags else []))
+        made.append({name: tensor.data for name, tensor in stored.read_file(out).items()})
+    if made[0] == made[1] or made[1] != made[2] or made[1] != made[3]:
+        raise AssertionError("the files of llama.cpp do not give what their means give")
+
+
 def check_faults(qplan, model, folder):
     bad = folder / "bad"
     importance = ("--calibrate", "mse", "--importance", bad)
@@ -258,6 +298,7 @@ def main():
         check_merge(qplan, model, folder)
         check_documents(qplan, model, folder)
         check_inspect(qplan, model, folder)
+        check_llama_cpp(qplan, model, folder)
         check_faults(qplan, model, folder)
     print("importance: as it should be")
 
