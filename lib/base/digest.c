@@ -87,3 +87,30 @@ enum qplan_status qp_digests_add(struct qp_digests *digests, const struct qp_dig
     digests->list = list;
     return QPLAN_OK;
 }
+
+enum qplan_status qp_digests_add_file(struct qp_digests *digests, const struct qp_file *file,
+                                      const struct qp_digests *expected, struct qp_arena *arena,
+                                      struct qplan_error *err)
+{
+    struct qp_digest found;
+    QP_TRY(qp_digest_file(&found, file, err));
+    if (expected && expected->n > 0) {
+        const char *wanted =
+            digests->n < expected->n ? expected->list[digests->n].text : "no further file";
+        if (strcmp(wanted, found.text) != 0)
+            return qp_fail(err, QPLAN_ERR_INVALID, file->shown,
+                           "not the file that was used: expected %s, found %s", wanted, found.text);
+    }
+    return qp_digests_add(digests, &found, arena, err);
+}
+
+enum qplan_status qp_digests_complete(const struct qp_digests *digests,
+                                      const struct qp_digests *expected, const char *what,
+                                      struct qplan_error *err)
+{
+    if (!expected || digests->n >= expected->n)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, what,
+                   "not all files that were used: expected %zu, found %zu: %s is missing",
+                   expected->n, digests->n, expected->list[digests->n].text);
+}

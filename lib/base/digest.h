@@ -31,4 +31,17 @@ bool qp_digest_read(struct qp_digest *out, const char *text, size_t n);
 enum qplan_status qp_digests_add(struct qp_digests *digests, const struct qp_digest *digest,
                                  struct qp_arena *arena, struct qplan_error *err);
 
+/*
+ * Adds that of a file. INVALID if it is not the one that is expected at its place; without any
+ * that are expected (NULL, or none) every file is right.
+ */
+enum qplan_status qp_digests_add_file(struct qp_digests *digests, const struct qp_file *file,
+                                      const struct qp_digests *expected, struct qp_arena *arena,
+                                      struct qplan_error *err);
+
+/* INVALID if fewer files were added than are expected; what says of which kind. */
+enum qplan_status qp_digests_complete(const struct qp_digests *digests,
+                                      const struct qp_digests *expected, const char *what,
+                                      struct qplan_error *err);
+
 #endif
