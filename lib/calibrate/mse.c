@@ -7,7 +7,6 @@
 #include "mse.h"
 
 #include "kernels/codes/biased.h"
-#include "kernels/tiles/runs.h"
 
 #include <float.h>
 #include <math.h>
@@ -557,17 +556,6 @@ static bool are_in_runs(const struct qp_tile *tile)
                                         : tile->band_rows == 1 && width <= QP_VALUES_RUN;
 }
 
-static void pass_by_pass(const struct qp_calibration *c, const struct qp_tile *tile,
-                         const void *src, void *state, const struct qp_set_params *out)
-{
-    const size_t n = qp_tile_sets(tile);
-    for (unsigned pass = 1; pass < n_passes(c); pass++) {
-        memset(state, 0, n * sizeof(struct qp_mse_state));
-        (void)see(c, pass, tile, src, state);
-        (void)finish(c, pass, n, state, out->scale, out->zero);
-    }
-}
-
 static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                      void *state, struct qp_set_params *chosen)
 {
@@ -578,9 +566,7 @@ static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile,
     chosen->n_others = see(c, 0, tile, src, state);
     if (!are_in_runs(tile)) {
         const size_t good = begin(c, n, state, chosen->scale, chosen->zero);
-        if (good == n)
-            pass_by_pass(c, tile, src, state, chosen);
-        return good;
+        return good == n ? qp_calibrator_go(c, 1, tile, src, state, chosen) : good;
     }
     const size_t good = c->quantizer->params(c->rule, n, lo, hi, chosen->scale, chosen->zero);
     if (good == n)
