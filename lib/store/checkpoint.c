@@ -134,6 +134,7 @@ static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quant
         QP_TRY(read_factor(listing, &q->list[i], err));
     }
     QP_TRY(qp_check_layouts(listing, q->list, q->n, err));
+    QP_TRY(qp_read_making(listing, &c->arena, &c->making, err));
     return check_others(listing, q, err);
 }
 
