@@ -85,6 +85,9 @@ struct qp_work_kernels {
     void (*load)(enum qplan_dtype dtype, size_t n, const void *src, void *y);
     void (*store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst);
 
+    /* n numbers in working precision, stored and loaded again. */
+    void (*round)(enum qplan_dtype dtype, size_t n, void *y);
+
     /*
      * The errors that verification allows in n sets of these scales, with codes of this rule:
      * |scale| * (reach + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale
