@@ -347,13 +347,23 @@ static inline void v_store_bf16(unsigned char *p, vf x)
     v_round_bf16(p, v_max(least, v_min(most, x)));
 }
 
-static inline void v_store_f16(unsigned char *p, vf x)
+/* What is infinite becomes the largest finite value, too. */
+static inline __m128i v_halves(vf x)
 {
     __m128i half = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m128i sign = _mm_and_si128(half, _mm_set1_epi16((int16_t)0x8000));
     __m128i magnitude = _mm_and_si128(half, _mm_set1_epi16(0x7fff));
-    magnitude = _mm_min_epi16(magnitude, _mm_set1_epi16(0x7bff));
-    _mm_storeu_si128((__m128i *)p, _mm_or_si128(magnitude, sign));
+    return _mm_or_si128(_mm_min_epi16(magnitude, _mm_set1_epi16(0x7bff)), sign);
+}
+
+static inline vf v_near_f16(vf x)
+{
+    return _mm256_cvtph_ps(v_halves(x));
+}
+
+static inline void v_store_f16(unsigned char *p, vf x)
+{
+    _mm_storeu_si128((__m128i *)p, v_halves(x));
 }
 
 /* ---- Codes -------------------------------------------------------------------------------------

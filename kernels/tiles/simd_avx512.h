@@ -315,13 +315,22 @@ static inline void v_store_bf16(unsigned char *p, vf x)
     v_round_bf16(p, v_max(least, v_min(most, x)));
 }
 
-static inline void v_store_f16(unsigned char *p, vf x)
+static inline __m256i v_halves(vf x)
 {
     __m256i half = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256i sign = _mm256_and_si256(half, _mm256_set1_epi16((int16_t)0x8000));
     __m256i magnitude = _mm256_and_si256(half, _mm256_set1_epi16(0x7fff));
-    magnitude = _mm256_min_epi16(magnitude, _mm256_set1_epi16(0x7bff));
-    _mm256_storeu_si256((__m256i *)p, _mm256_or_si256(magnitude, sign));
+    return _mm256_or_si256(_mm256_min_epi16(magnitude, _mm256_set1_epi16(0x7bff)), sign);
+}
+
+static inline vf v_near_f16(vf x)
+{
+    return _mm512_cvtph_ps(v_halves(x));
+}
+
+static inline void v_store_f16(unsigned char *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, v_halves(x));
 }
 
 /* ---- Codes -------------------------------------------------------------------------------------

@@ -40,6 +40,26 @@ static void NAME(check_long)(const unsigned char *src, const float *y, size_t at
         NAME(check_run)(src, y, i, at + n, sets, set, result);
 }
 
+/* Whether n elements of one set surely fit: a multiple of V_LANES. */
+static inline int NAME(fit)(const unsigned char *src, const float *y, size_t n, float limit)
+{
+    const vf most = v_set(limit);
+    vm within = v_at_most(v_set(0), v_set(0));
+    for (size_t i = 0; i < n; i += V_LANES)
+        within = vm_and(within, v_within(V_LOAD(src + i * ELEM_BYTES), v_load(y + i), most));
+    return vm_all(within);
+}
+
+/* Judges n elements of sets of one width, a multiple of V_LANES. */
+static void NAME(check_even)(const unsigned char *src, const float *y, size_t n, size_t width,
+                             const struct NAME(sets) * sets, struct qp_check *result)
+{
+    for (size_t set = 0, at = 0; at < n; set++, at += width) {
+        if (!NAME(fit)(src + at * ELEM_BYTES, y + at, width, sure_limit(sets->bound[set])))
+            NAME(check_long)(src, y, at, width, sets, set, result);
+    }
+}
+
 /* Judges a row of n columns that are sets of their own, from the set `first` on. */
 static void NAME(check_columns)(const unsigned char *src, const float *y, size_t at, size_t n,
                                 size_t first, const struct NAME(sets) * sets,
@@ -67,6 +87,10 @@ static void NAME(check)(const struct qp_tile *tile, const void *src, const void 
             size_t first = row / tile->band_rows * tile->cols, at = row * tile->cols;
             NAME(check_columns)(src, y, at, tile->cols, first, &sets, result);
         }
+        return;
+    }
+    if (qp_even_runs(tile) % V_LANES == 0 && qp_even_runs(tile) > 0) {
+        NAME(check_even)(src, y, tile->rows * tile->cols, qp_even_runs(tile), &sets, result);
         return;
     }
     FOR_EACH_RUN (tile, run)
@@ -97,7 +121,7 @@ static const struct qp_quantizer NAME(biased) = {
     .dtype = SOURCE_DTYPE,
     .kind = QP_CODES_BIASED,
     .isa = ISA,
-    .params = biased_params_plain,
+    .params = biased_params_vector,
     .quantize = NAME(quantize),
     .dequantize = dequantize_biased_vector,
     .check = NAME(check),

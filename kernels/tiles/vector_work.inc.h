@@ -365,45 +365,74 @@ static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes,
  */
 static inline vf v_rounded_to(enum qplan_dtype dtype, int clips, vf x)
 {
-    const vf most = v_set(0x1.fep127f), least = v_set(-0x1.fep127f);
-    unsigned char stored[V_LANES * 2];
     if (dtype == QPLAN_BF16)
-        return v_near_bf16(clips ? v_max(least, v_min(most, x)) : x);
-    if (dtype == QPLAN_F16) {
-        v_store_f16(stored, x);
-        return v_load_f16(stored);
-    }
-    return x;
+        return v_near_bf16(clips ? v_max(v_set(-0x1.fep127f), v_min(v_set(0x1.fep127f), x)) : x);
+    return dtype == QPLAN_F16 ? v_near_f16(x) : x;
 }
 
-/* Values of n codes of one set. dtype, that of the steps, and clips are constants. */
-static inline void biased_run_vector(const uint8_t *codes, size_t n, enum qplan_dtype dtype,
-                                     int clips, const struct qp_code_rule *rule, float scale,
-                                     float bias, float *y)
+/*
+ * Values of n codes of one set: a multiple of V_LANES. dtype, that of the steps, and clips are
+ * constants.
+ */
+static inline void biased_whole(const uint8_t *codes, size_t n, enum qplan_dtype dtype, int clips,
+                                float scale, float bias, float *y)
 {
     const vf s = v_set(scale), b = v_set(bias), most = v_set(FLT_MAX), least = v_set(-FLT_MAX);
     const vi none = vi_set(0);
-    size_t i = 0;
-#pragma GCC unroll 4
-    for (; i + V_LANES <= n; i += V_LANES) {
+#pragma GCC unroll 2
+    for (size_t i = 0; i < n; i += V_LANES) {
         const vf product = v_mul(s, v_load_codes(codes + i, 0, none));
         const vf x = v_add(v_rounded_to(dtype, clips, product), b);
         v_store(y + i, v_rounded_to(dtype, clips, clips ? v_max(least, v_min(most, x)) : x));
     }
-    if (i < n)
-        biased_run_plain(codes + i, n - i, rule, scale, bias, y + i);
+}
+
+static inline void biased_set(const uint8_t *codes, size_t n, enum qplan_dtype dtype, float scale,
+                              float bias, float *y)
+{
+    if (fabsf(scale) <= SCALE_UNCLIPPED && fabsf(bias) <= SCALE_UNCLIPPED)
+        biased_whole(codes, n, dtype, 0, scale, bias, y);
+    else
+        biased_whole(codes, n, dtype, 1, scale, bias, y);
+}
+
+/* Sets of at least so many codes below 16 have each value rounded once, and picked for the codes.
+ */
+#define PICKED 32
+
+static inline void biased_picked(const uint8_t *codes, size_t n, enum qplan_dtype dtype,
+                                 float scale, float bias, float *y)
+{
+    static const uint8_t every[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    float values[16];
+    biased_set(every, 16, dtype, scale, bias, values);
+    const struct v_table table = v_table_of(values);
+    for (size_t i = 0; i < n; i += V_LANES)
+        v_store(y + i, v_pick16(&table, vi_load_bytes(codes + i)));
 }
 
 static inline void dequantize_biased_to(const struct qp_tile *tile, const uint8_t *codes,
                                         enum qplan_dtype dtype, const struct qp_code_rule *rule,
                                         const float *scale, const int32_t *zero, float *y)
 {
+    const size_t width = qp_even_runs(tile), n = tile->rows * tile->cols;
+    if (width && width % V_LANES == 0) {
+        const bool picks = dtype != QPLAN_F32 && rule->type->bits <= 4 && width >= PICKED;
+        for (size_t k = 0, at = 0; at < n; k++, at += width) {
+            const float bias = qp_bias(zero[k]);
+            if (picks)
+                biased_picked(codes + at, width, dtype, scale[k], bias, y + at);
+            else
+                biased_set(codes + at, width, dtype, scale[k], bias, y + at);
+        }
+        return;
+    }
     FOR_EACH_RUN (tile, run) {
         const float s = scale[run.set], bias = qp_bias(zero[run.set]);
-        if (fabsf(s) <= SCALE_UNCLIPPED && fabsf(bias) <= SCALE_UNCLIPPED)
-            biased_run_vector(codes + run.at, run.n, dtype, 0, rule, s, bias, y + run.at);
-        else
-            biased_run_vector(codes + run.at, run.n, dtype, 1, rule, s, bias, y + run.at);
+        const size_t whole = run.n - run.n % V_LANES, rest = run.at + whole;
+        biased_set(codes + run.at, whole, dtype, s, bias, y + run.at);
+        if (whole < run.n)
+            biased_run_plain(codes + rest, run.n - whole, rule, s, bias, y + rest);
     }
 }
 
@@ -443,6 +472,17 @@ static void store_vector(enum qplan_dtype dtype, size_t n, const void *y, void *
     store_plain(dtype, n - i, (const float *)y + i, to + i * size);
 }
 
+static void round_vector(enum qplan_dtype dtype, size_t n, void *y_)
+{
+    float *y = y_;
+    size_t i = 0;
+    for (; dtype == QPLAN_BF16 && i + V_LANES <= n; i += V_LANES)
+        v_store(y + i, v_rounded_to(QPLAN_BF16, 1, v_load(y + i)));
+    for (; dtype == QPLAN_F16 && i + V_LANES <= n; i += V_LANES)
+        v_store(y + i, v_rounded_to(QPLAN_F16, 1, v_load(y + i)));
+    round_plain(dtype, n - i, y + i);
+}
+
 static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void *y)
 {
     const size_t size = codec_of_plain(dtype)->n_bytes;
@@ -457,23 +497,38 @@ static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void 
     load_plain(dtype, n - i, from + i * size, (float *)y + i);
 }
 
-static void round_vector(enum qplan_dtype dtype, size_t n, void *y_)
+/* ---- Parameters --------------------------------------------------------------------------------
+ */
+
+/* A type of scales that has vectors, and how numbers are rounded up to it. */
+struct v_scale_type {
+    vf least, largest;
+    vi last, others; /* the bits of an f32 that the type has not, and those that it has */
+};
+
+static inline struct v_scale_type v_scale_type_of(enum qplan_dtype dtype)
 {
-    float *y = y_;
-    size_t i = 0;
-    for (; dtype == QPLAN_BF16 && i + V_LANES <= n; i += V_LANES)
-        v_store(y + i, v_rounded_to(QPLAN_BF16, 1, v_load(y + i)));
-    for (; dtype == QPLAN_F16 && i + V_LANES <= n; i += V_LANES)
-        v_store(y + i, v_rounded_to(QPLAN_F16, 1, v_load(y + i)));
-    round_plain(dtype, n - i, y + i);
+    const struct scale_row *row = scale_row(dtype);
+    const int32_t last = dtype == QPLAN_BF16 ? 0xffff : dtype == QPLAN_F16 ? 0x1fff : 0;
+    return (struct v_scale_type){v_set((float)row->least), v_set((float)row->largest), vi_set(last),
+                                 vi_set(~last)};
+}
+
+/* Of 0, and of numbers from the least of the type up to its largest. */
+static inline vf v_rounded_up(vf x, const struct v_scale_type *type)
+{
+    return v_of_bits(vi_and(vi_add(v_bits(x), type->last), type->others));
 }
 
 /*
- * Eight sets at a time, by the rules of linear.h; scales that are stored as f32 need no rounding,
- * only the smallest normal as a floor. Returns 0 where the width of a range overflows.
+ * Parameters of V_LANES sets. Steps return 0 where these are for the specification to find.
  */
-static int params_step(const struct qp_code_rule *rule, const float *lo_, const float *hi_,
-                       float *scale, int32_t *zero)
+typedef int params_step_fn(const struct qp_code_rule *rule, const struct v_scale_type *type,
+                           const float *lo_, const float *hi_, float *scale, int32_t *zero);
+
+/* By the rules of linear.h. */
+static inline int params_step(const struct qp_code_rule *rule, const struct v_scale_type *type,
+                              const float *lo_, const float *hi_, float *scale, int32_t *zero)
 {
     const float steps = qp_is_valued(rule->kind) ? (float)(2 * rule->type->largest)
                                                  : (float)(rule->q_max - rule->q_min);
@@ -482,7 +537,10 @@ static int params_step(const struct qp_code_rule *rule, const float *lo_, const 
     if (!vm_all(v_at_most(width, v_set(FLT_MAX))))
         return 0;
     vf s = v_div(width, v_set(rule->asymmetric ? steps : steps / 2));
-    s = v_where_equal(lo, hi, v_set(1), v_max(s, v_set(FLT_MIN)));
+    s = v_where_equal(lo, hi, v_set(1), v_max(s, type->least));
+    if (!vm_all(v_at_most(s, type->largest)))
+        return 0;
+    s = v_rounded_up(s, type);
     v_store(scale, s);
     vi z = vi_set(rule->type->is_signed ? 0 : (rule->q_min + rule->q_max + 1) / 2);
     if (rule->asymmetric) {
@@ -494,6 +552,48 @@ static int params_step(const struct qp_code_rule *rule, const float *lo_, const 
     return 1;
 }
 
+/* a + b, and what its rounding lost. */
+static inline vf v_two_sum(vf a, vf b, vf rest[1])
+{
+    const vf sum = v_add(a, b), b_taken = v_sub(sum, a), a_taken = v_sub(sum, b_taken);
+    rest[0] = v_add(v_sub(a, a_taken), v_sub(b, b_taken));
+    return sum;
+}
+
+/* The lanes in which n codes from a bias on cover the most, by the rule of biased.h. */
+static inline vm v_covers(vf bias, vf scale, vf most, float n)
+{
+    vf rest, rest_wanted;
+    const vf sum = v_two_sum(v_mul(scale, v_set(n)), bias, &rest);
+    const vf wanted = v_two_sum(most, scale, &rest_wanted);
+    return v_at_most(v_where_equal(sum, wanted, rest_wanted, wanted),
+                     v_where_equal(sum, wanted, rest, sum));
+}
+
+/* Of biased codes, where scales need not be enlarged and no number is near the ends of the type. */
+static inline int biased_params_step(const struct qp_code_rule *rule,
+                                     const struct v_scale_type *type, const float *lo_,
+                                     const float *hi_, float *scale, int32_t *zero)
+{
+    const float n = (float)(rule->q_max + 1);
+    const vf lo = v_load(lo_), hi = v_load(hi_), nothing = v_set(0), below = v_sub(nothing, lo);
+    const vf normal = v_where_equal(lo, nothing, type->least, below);
+    if (!vm_all(vm_and(v_at_most(type->least, normal), v_at_most(below, type->largest))))
+        return 0;
+    const vf bias = v_sub(nothing, v_rounded_up(below, type));
+    const vf exact = v_div(v_sub(hi, bias), v_set((float)rule->q_max));
+    /* Then all n codes together are in range, and more. */
+    if (!vm_all(v_at_most(exact, v_div(type->largest, v_set(4 * n)))))
+        return 0;
+    vf s = v_rounded_up(v_max(exact, type->least), type);
+    s = v_where_equal(lo, hi, v_set(1), s);
+    if (!vm_all(v_covers(bias, s, hi, n)))
+        return 0;
+    v_store(scale, s);
+    vi_store(zero, v_bits(bias));
+    return 1;
+}
+
 /*
  * The parameters of n sets from the first on, a vector at a time, as far as none wants a closer
  * look; returns how many there are.
@@ -501,24 +601,40 @@ static int params_step(const struct qp_code_rule *rule, const float *lo_, const 
 typedef size_t params_run_fn(const struct qp_code_rule *rule, size_t n, const float *lo,
                              const float *hi, float *scale, int32_t *zero);
 
-static size_t params_f32(const struct qp_code_rule *rule, size_t n, const float *lo,
-                         const float *hi, float *scale, int32_t *zero)
+/* step is a constant. */
+static inline size_t params_run(params_step_fn *step, const struct qp_code_rule *rule, size_t n,
+                                const float *lo, const float *hi, float *scale, int32_t *zero)
 {
+    const struct v_scale_type type = v_scale_type_of(rule->scale_dtype);
     size_t i = 0;
-    while (i + V_LANES <= n && params_step(rule, lo + i, hi + i, scale + i, zero + i))
+    while (i + V_LANES <= n && step(rule, &type, lo + i, hi + i, scale + i, zero + i))
         i += V_LANES;
     return i;
 }
 
+static size_t params_linear(const struct qp_code_rule *rule, size_t n, const float *lo,
+                            const float *hi, float *scale, int32_t *zero)
+{
+    return params_run(params_step, rule, n, lo, hi, scale, zero);
+}
+
+static size_t params_biased(const struct qp_code_rule *rule, size_t n, const float *lo,
+                            const float *hi, float *scale, int32_t *zero)
+{
+    return params_run(biased_params_step, rule, n, lo, hi, scale, zero);
+}
+
 /*
- * q_min <= 0 <= q_max and three codes or more: so every code type as a whole, but not every range
- * of an operator. linear.h says what else would be. NULL where there are no vectors.
+ * Which run there is, or NULL. Linear codes want q_min <= 0 <= q_max and three codes or more: so
+ * every code type as a whole, but not every range of an operator; linear.h says what else would be.
  */
 static params_run_fn *params_run_of(const struct qp_code_rule *rule)
 {
     const bool is_whole = rule->q_min <= 0 && rule->q_max >= 0 && rule->q_max - rule->q_min >= 2;
+    if (!qp_is_valued(rule->kind))
+        return has_vectors(rule->scale_dtype) && is_whole ? params_linear : NULL;
     if (rule->scale_dtype == QPLAN_F32)
-        return qp_is_valued(rule->kind) || is_whole ? params_f32 : NULL;
+        return params_linear;
     if (rule->kind != QP_CODES_FLOAT)
         return NULL;
     return rule->scale_dtype == QPLAN_F8E4M3 ? params_f8e4m3
@@ -526,21 +642,41 @@ static params_run_fn *params_run_of(const struct qp_code_rule *rule)
                                              : NULL;
 }
 
-static size_t params_vector(const struct qp_code_rule *rule, size_t n, const void *lo_,
-                            const void *hi_, void *scale_, int32_t *zero)
+/* By a run, if there is one, and where it ends a vector by the specification, which is a constant.
+ */
+static inline size_t params_by(params_run_fn *run,
+                               size_t (*plain)(const struct qp_code_rule *, size_t, const void *,
+                                               const void *, void *, int32_t *),
+                               const struct qp_code_rule *rule, size_t n, const float *lo,
+                               const float *hi, float *scale, int32_t *zero)
 {
-    params_run_fn *const run = params_run_of(rule);
-    const float *lo = lo_, *hi = hi_;
-    float *scale = scale_;
     for (size_t i = 0, m; i < n; i += m) {
         i += run ? run(rule, n - i, lo + i, hi + i, scale + i, zero + i) : 0;
         m = run && n - i > V_LANES ? V_LANES : n - i;
-        const size_t done = (qp_is_valued(rule->kind) ? valued_params_plain : params_plain)(
-            rule, m, lo + i, hi + i, scale + i, zero + i);
+        const size_t done = plain(rule, m, lo + i, hi + i, scale + i, zero + i);
         if (done < m)
             return i + done;
     }
     return n;
+}
+
+static size_t params_vector(const struct qp_code_rule *rule, size_t n, const void *lo,
+                            const void *hi, void *scale, int32_t *zero)
+{
+    params_run_fn *const run = params_run_of(rule);
+    return qp_is_valued(rule->kind)
+               ? params_by(run, valued_params_plain, rule, n, lo, hi, scale, zero)
+               : params_by(run, params_plain, rule, n, lo, hi, scale, zero);
+}
+
+/* Scales of f32 are enlarged so often that nothing would be gained. */
+static size_t biased_params_vector(const struct qp_code_rule *rule, size_t n, const void *lo,
+                                   const void *hi, void *scale, int32_t *zero)
+{
+    const bool has_run =
+        rule->asymmetric && rule->scale_dtype != QPLAN_F32 && has_vectors(rule->scale_dtype);
+    return params_by(has_run ? params_biased : NULL, biased_params_plain, rule, n, lo, hi, scale,
+                     zero);
 }
 
 static void merge_vector(size_t n, void *lo, void *hi, const void *other_lo, const void *other_hi)

@@ -196,6 +196,7 @@ static inline void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, 
     NAME(codec_of)(dtype)->store(n, y, dst);
 }
 
+/* Some at a time. */
 static inline void NAME(round)(enum qplan_dtype dtype, size_t n, void *y_)
 {
     unsigned char rounded[TOGETHER * sizeof(double)];

@@ -337,8 +337,10 @@ static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct
 
 /*
  * Strips of whole rows whose turned parts are held: as many as there is room for, since fewer make
- * shorter runs. Workers still end at about the same time.
+ * shorter runs. Workers still end at about the same time: towards the end all of them together have
+ * HELD_LAST, but none less than HELD_LEAST.
  */
+#define HELD_LAST  ((uint64_t)32 << 20)
 #define HELD_LEAST ((uint64_t)8 << 20)
 
 static void take_held(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
@@ -347,7 +349,8 @@ static void take_held(struct engine *e, const struct qp_plan_tensor *t, struct q
     const uint64_t n_cols = qp_tensor_part(&t->result, QP_CODES)->matrix.cols;
     const uint64_t row_bytes = n_cols * qp_source_elem_bytes(t);
     const uint64_t left = e->job.total_bytes - e->claimed_bytes;
-    const uint64_t most = qp_max_u64(left / (2 * e->job.n_workers), HELD_LEAST);
+    const uint64_t last = qp_max_u64(HELD_LAST / e->job.n_workers, HELD_LEAST);
+    const uint64_t most = qp_max_u64(left / (2 * e->job.n_workers), last);
     do {
         unit->n += strip_bytes(&c->strip, t);
         unit->n_strips++;

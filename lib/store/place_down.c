@@ -27,8 +27,7 @@ struct slots {
     unsigned shift[MOST_SLOTS]; /* of each value, in the order of rows */
     uint64_t lanes;             /* the bits of a value in each of 8 bytes */
     uint32_t mask, half, ones;  /* of a value; to turn over in each; to subtract from each */
-    uint64_t signs;             /* those of values in 8 bytes; 0 without */
-    unsigned extend;            /* a sign times this has the bits above it */
+    uint8_t sign;               /* that of a value; 0 without */
 };
 
 static struct slots slots_of(const struct qp_place *place)
@@ -41,8 +40,7 @@ static struct slots slots_of(const struct qp_place *place)
     s.lanes = 0x0101010101010101u * (uint64_t)s.mask;
     s.half = place->half_added ? each * top : 0;
     s.ones = place->one_less ? each : 0;
-    s.signs = 0x0101010101010101u * (uint64_t)(place->is_signed ? top : 0);
-    s.extend = (2u << (8 - bits)) - 2;
+    s.sign = (uint8_t)(place->is_signed ? top : 0);
     return s;
 }
 
@@ -62,20 +60,22 @@ static uint32_t bits_of_first(const struct slots *s, size_t n)
 static void pack_word(const struct slots *s, const uint8_t *values, size_t stride, size_t n_rows,
                       size_t n_cols, uint8_t *words)
 {
-    const uint32_t flip = s->half & bits_of_first(s, n_rows);
+    const uint32_t flip = s->half & bits_of_first(s, n_rows), ones = s->ones;
+    const uint64_t lanes = s->lanes;
     uint8_t bytes[WORD_BYTES][COLS] = {{0}}, few[COLS] = {0};
     for (size_t k = 0; k < n_rows; k++) {
         const uint8_t *row = values + k * stride;
         uint8_t *to = bytes[s->shift[k] / 8];
+        const unsigned shift = s->shift[k] % 8;
         if (n_cols < COLS)
             row = memcpy(few, row, n_cols);
         for (size_t i = 0; i < COLS; i += 8)
-            qp_put64(to + i, qp_get64(to + i) | (qp_get64(row + i) & s->lanes) << s->shift[k] % 8);
+            qp_put64(to + i, qp_get64(to + i) | (qp_get64(row + i) & lanes) << shift);
     }
     for (size_t c = 0; c < COLS; c++) {
         const uint32_t word = bytes[0][c] | (uint32_t)bytes[1][c] << 8 |
                               (uint32_t)bytes[2][c] << 16 | (uint32_t)bytes[3][c] << 24;
-        qp_put32(words + c * WORD_BYTES, (word ^ flip) - s->ones);
+        qp_put32(words + c * WORD_BYTES, (word ^ flip) - ones);
     }
 }
 
@@ -110,21 +110,24 @@ void qp_down_put(const struct qp_down *d, const uint8_t *values, uint8_t *image)
 static void unpack_word(const struct slots *s, const uint8_t *words, size_t first, size_t n_rows,
                         size_t n_cols, uint8_t *values, size_t stride)
 {
+    const uint32_t ones = s->ones, half = s->half;
+    const uint64_t lanes = s->lanes;
     uint8_t bytes[WORD_BYTES][COLS], few[COLS];
     for (size_t c = 0; c < COLS; c++) {
-        const uint32_t word = (qp_get32(words + c * WORD_BYTES) + s->ones) ^ s->half;
+        const uint32_t word = (qp_get32(words + c * WORD_BYTES) + ones) ^ half;
         bytes[0][c] = (uint8_t)word;
         bytes[1][c] = (uint8_t)(word >> 8);
         bytes[2][c] = (uint8_t)(word >> 16);
         bytes[3][c] = (uint8_t)(word >> 24);
     }
     for (size_t k = 0; k < n_rows; k++) {
-        const unsigned shift = s->shift[first + k];
+        const uint8_t *from = bytes[s->shift[first + k] / 8];
+        const unsigned shift = s->shift[first + k] % 8;
         uint8_t *row = n_cols < COLS ? few : values + k * stride;
-        for (size_t i = 0; i < COLS; i += 8) {
-            const uint64_t eight = qp_get64(bytes[shift / 8] + i) >> shift % 8 & s->lanes;
-            qp_put64(row + i, eight | (eight & s->signs) * s->extend);
-        }
+        for (size_t i = 0; i < COLS; i += 8)
+            qp_put64(row + i, qp_get64(from + i) >> shift & lanes);
+        for (size_t i = 0; s->sign && i < COLS; i++)
+            row[i] = (uint8_t)((row[i] ^ s->sign) - s->sign);
         if (n_cols < COLS)
             memcpy(values + k * stride, few, n_cols);
     }
@@ -141,6 +144,14 @@ static uint64_t count_ragged(const struct slots *s, const uint8_t *words, size_t
     return n;
 }
 
+/* Lines that are turned next come one by one, from far apart: no CPU guesses which. */
+static void ask_for(const struct qp_down *d, const uint8_t *image, size_t col, size_t word)
+{
+    const size_t end = (size_t)qp_min_u64(col + COLS, d->n_cols);
+    for (; col < end; col++)
+        __builtin_prefetch(image + col * d->image_stride + word * WORD_BYTES);
+}
+
 uint64_t qp_down_get(const struct qp_down *d, const uint8_t *image, uint8_t *values)
 {
     const struct slots s = slots_of(d->place);
@@ -153,6 +164,8 @@ uint64_t qp_down_get(const struct qp_down *d, const uint8_t *image, uint8_t *val
         const size_t n_cols = (size_t)qp_min_u64(COLS, d->n_cols - col);
         for (size_t word = 0; word < n_words; word += WORDS) {
             const size_t n = (size_t)qp_min_u64(WORDS, n_words - word);
+            if (!d->place->interleaved)
+                ask_for(d, image, col + COLS, word);
             for (size_t i = 0; d->place->interleaved && i < n; i++)
                 memcpy(words[i], image + (word + i) * d->image_stride + col * WORD_BYTES,
                        n_cols * WORD_BYTES);

@@ -75,29 +75,42 @@ static inline void turn_words(const struct qp_turn *t, size_t n_rows, size_t n_c
     }
 }
 
+static inline void turn_square(size_t size, const struct qp_turn *t, size_t row, size_t col,
+                               const uint8_t *from, uint8_t *to)
+{
+    const size_t n_rows = (size_t)qp_min_u64(SIDE, t->n_rows - row);
+    const size_t n_cols = (size_t)qp_min_u64(SIDE, t->n_cols - col);
+    const uint8_t *square = from + row * t->from_stride + col * size;
+    uint8_t *turned = to + col * t->to_stride + row * size;
+    if (size == 1 && n_rows == SIDE && n_cols == SIDE) {
+        turn_bytes(t, square, turned);
+        return;
+    }
+    if (size == 4 && n_rows % 2 == 0 && n_cols % 2 == 0) {
+        turn_words(t, n_rows, n_cols, square, turned);
+        return;
+    }
+    for (size_t c = 0; c < n_cols; c++) {
+        for (size_t r = 0; r < n_rows; r++)
+            memcpy(turned + c * t->to_stride + r * size, square + r * t->from_stride + c * size,
+                   size);
+    }
+}
+
+/* Squares go along the rows that are further apart, so that each line of the cache is done once. */
 static inline void turn_sized(size_t size, const struct qp_turn *t, const uint8_t *from,
                               uint8_t *to)
 {
-    for (size_t row = 0; row < t->n_rows; row += SIDE) {
-        const size_t n_rows = (size_t)qp_min_u64(SIDE, t->n_rows - row);
-        for (size_t col = 0; col < t->n_cols; col += SIDE) {
-            const size_t n_cols = (size_t)qp_min_u64(SIDE, t->n_cols - col);
-            const uint8_t *square = from + row * t->from_stride + col * size;
-            uint8_t *turned = to + col * t->to_stride + row * size;
-            if (size == 1 && n_rows == SIDE && n_cols == SIDE) {
-                turn_bytes(t, square, turned);
-                continue;
-            }
-            if (size == 4 && n_rows % 2 == 0 && n_cols % 2 == 0) {
-                turn_words(t, n_rows, n_cols, square, turned);
-                continue;
-            }
-            for (size_t c = 0; c < n_cols; c++) {
-                for (size_t r = 0; r < n_rows; r++)
-                    memcpy(turned + c * t->to_stride + r * size,
-                           square + r * t->from_stride + c * size, size);
-            }
+    if (t->from_stride >= t->to_stride) {
+        for (size_t row = 0; row < t->n_rows; row += SIDE) {
+            for (size_t col = 0; col < t->n_cols; col += SIDE)
+                turn_square(size, t, row, col, from, to);
         }
+        return;
+    }
+    for (size_t col = 0; col < t->n_cols; col += SIDE) {
+        for (size_t row = 0; row < t->n_rows; row += SIDE)
+            turn_square(size, t, row, col, from, to);
     }
 }
 

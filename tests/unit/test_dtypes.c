@@ -212,12 +212,17 @@ static void narrowing_rounds_once(void **state)
     assert_true(n_differ > 20000); /* so the case is the one meant */
 }
 
-/* Stores n values with one kernel and compares each with the nearest pattern. */
+/* Stores n values with one kernel and compares each with the nearest pattern; rounds them, too. */
 static void check_stored(const struct format *f, const struct qp_work_kernels *work, const float *x,
                          size_t n)
 {
     static uint16_t found[65536];
+    static float rounded[65536], loaded[65536];
     work->store(f->dtype, n, x, found);
+    work->load(f->dtype, n, found, loaded);
+    memcpy(rounded, x, n * sizeof *x);
+    work->round(f->dtype, n, rounded);
+    assert_memory_equal(rounded, loaded, n * sizeof *x);
     for (size_t i = 0; i < n; i++) {
         uint16_t expected = nearest_pattern(f, (double)x[i]);
         if (found[i] != expected)

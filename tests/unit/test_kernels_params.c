@@ -241,6 +241,67 @@ static void a_scale_that_does_not_fit_is_named(void **state)
     for_each_row(check_overflow);
 }
 
+/* ---- Many sets ------------------------------------------------------------------------------- */
+
+#define SETS 37
+
+/* An end of a range: 0, a small integer times a power of 2, so that quotients may be exact, or any.
+ */
+static double pick_end(uint64_t *seed, int widest)
+{
+    const int exponent = (int)random_below(seed, 2 * (uint64_t)widest) - widest;
+    const uint64_t way = random_below(seed, 8);
+    if (way == 0)
+        return 0;
+    return way < 4 ? ldexp((double)random_below(seed, 256), exponent)
+                   : ldexp(fabs(random_signed(seed)), exponent);
+}
+
+/* Sets have the parameters that each has alone, up to the first that has none. */
+static void check_together(const struct qp_source_kernels *row,
+                           const struct qp_quantizer *quantizer, const struct qp_code_rule *rule,
+                           uint64_t *seed)
+{
+    const size_t size = row->work_bytes;
+    const int widest = random_below(seed, 4) ? 6 : 140;
+    double lo[SETS], hi[SETS], scale[SETS], alone;
+    int32_t zero[SETS], zero_alone;
+    for (size_t i = 0; i < SETS; i++) {
+        set_work(row, lo, i, fmax(-pick_end(seed, widest), -(double)FLT_MAX));
+        set_work(row, hi, i, fmin(pick_end(seed, widest), (double)FLT_MAX));
+    }
+    const size_t n = quantizer->params(rule, SETS, lo, hi, scale, zero);
+    for (size_t i = 0; i < SETS && i <= n; i++) {
+        const size_t good = quantizer->params(rule, 1, (char *)lo + i * size, (char *)hi + i * size,
+                                              &alone, &zero_alone);
+        assert_int_equal(good, i < n ? 1 : 0);
+        if (i < n && (memcmp((char *)scale + i * size, &alone, size) != 0 || zero[i] != zero_alone))
+            fail_msg("[%a, %a] %s, %s: expected (%a, %d), found (%a, %d)", get_work(row, lo, i),
+                     get_work(row, hi, i), qplan_dtype_name(row->dtype),
+                     qplan_dtype_name(rule->scale_dtype), get_work(row, &alone, 0), zero_alone,
+                     get_work(row, scale, i), zero[i]);
+    }
+}
+
+static void check_many(const struct qp_source_kernels *row)
+{
+    uint64_t seed = 77;
+    for (int i = 0; i < 4000; i++) {
+        struct qp_code_rule rule = pick_rule(&seed);
+        check_together(row, quantizer_of(row), &rule, &seed);
+        if (rule.type->is_signed)
+            continue;
+        rule.kind = QP_CODES_BIASED;
+        check_together(row, qp_quantizer(row->dtype, QP_CODES_BIASED, row->isa), &rule, &seed);
+    }
+}
+
+static void many_sets_have_the_parameters_of_each_alone(void **state)
+{
+    (void)state;
+    for_each_row(check_many);
+}
+
 /* ---- Two codes in a byte --------------------------------------------------------------------- */
 
 typedef void (*codes_fn)(const struct qp_code_kernels *row);
@@ -355,6 +416,7 @@ static void unpacking_may_overlap_what_is_read_already(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_sets_have_the_parameters_of_each_alone),
         cmocka_unit_test(known_ranges_have_known_parameters),
         cmocka_unit_test(parameters_are_those_of_the_contract),
         cmocka_unit_test(a_scale_that_does_not_fit_is_named),
