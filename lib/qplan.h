@@ -69,16 +69,19 @@ enum qplan_advice {
                                * qplan_checkpoint_decode has it count as one */
     QPLAN_ADVICE_EXCLUDE,     /* .exclude of qplan_plan_options keeps the tensor as it is */
     QPLAN_ADVICE_EXCLUDE_ONE, /* .exclude of qplan_plan_options keeps one of the two as it is */
+    QPLAN_ADVICE_EXPLAIN,     /* qplan_plan_explain says why each tensor is kept */
     QPLAN_ADVICE_INDIVISIBLE, /* .indivisible of qplan_plan_options: ragged or keep */
-    QPLAN_ADVICE_NONFINITE,   /* .nonfinite of qplan_plan_options: saturate; or .exclude */
-    QPLAN_ADVICE_SCALE_F32,   /* .scale_dtype f32 of the scheme takes larger scales */
-    QPLAN_ADVICE_OPERATORS,   /* qplan_op_at walks all operators */
-    QPLAN_ADVICE_SELECT,      /* .select or .rules of qplan_plan_options quantize further tensors */
-    QPLAN_ADVICE_IMPORTANCE,  /* qplan_plan_add_importance reads the files */
-    QPLAN_ADVICE_HESSIAN,     /* qplan_plan_add_hessian, or .hessian of options, reads the file */
-    QPLAN_ADVICE_EXACT,       /* .exact of qplan_inspect_options proves it with the file that it was
-                               * made with; .allow_unproven goes without */
-    QPLAN_ADVICE_UNQUANTIZED  /* .allow_unquantized of qplan_inspect_options takes a mere copy */
+    QPLAN_ADVICE_KEEP,        /* .indivisible of qplan_plan_options: keep; or smaller groups */
+    QPLAN_ADVICE_ORDER,     /* the quantized checkpoint is the one to prove, the other its source */
+    QPLAN_ADVICE_NONFINITE, /* .nonfinite of qplan_plan_options: saturate; or .exclude */
+    QPLAN_ADVICE_SCALE_F32, /* .scale_dtype f32 of the scheme takes larger scales */
+    QPLAN_ADVICE_OPERATORS, /* qplan_op_at walks all operators */
+    QPLAN_ADVICE_SELECT,    /* .select or .rules of qplan_plan_options quantize further tensors */
+    QPLAN_ADVICE_IMPORTANCE, /* qplan_plan_add_importance reads the files */
+    QPLAN_ADVICE_HESSIAN,    /* qplan_plan_add_hessian, or .hessian of options, reads the file */
+    QPLAN_ADVICE_EXACT,      /* .exact of qplan_inspect_options proves it with the file that it was
+                              * made with; .allow_unproven goes without */
+    QPLAN_ADVICE_UNQUANTIZED /* .allow_unquantized of qplan_inspect_options takes a mere copy */
 };
 
 /* No error in this struct points anywhere: it may be copied and outlives every object. */
@@ -479,6 +482,7 @@ struct qplan_format_facts {
     const char *name;
     const char *loaded_by; /* NULL = by qplan alone */
     const char *schemes;   /* that it stores */
+    const char *reads;     /* what is read of other tools besides; NULL = nothing */
     bool is_folder;        /* its output is a folder with a config.json, never a file */
     bool is_file;          /* its output is a file, never a folder */
     bool is_read_only;     /* it has no output: nothing is written in it */

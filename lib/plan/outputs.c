@@ -387,10 +387,13 @@ static enum qplan_status check_layout(const struct qplan_plan *plan, struct qpla
     if (plan->n_copy && !source->is_folder)
         return qp_fail(err, QPLAN_ERR_INVALID, shown,
                        "only a folder has files to copy: found a file");
-    if (plan->format->fit && plan->n_quantized == 0)
-        return qp_fail(err, QPLAN_ERR_INVALID, shown,
-                       "nothing can be quantized in the layout %s: every tensor is kept",
-                       plan->format->name);
+    if (plan->format->fit && plan->n_quantized == 0) {
+        (void)qp_fail(err, QPLAN_ERR_INVALID, shown,
+                      "nothing can be quantized in the layout %s: every tensor is kept",
+                      plan->format->name);
+        qp_advise(err, QPLAN_ADVICE_EXPLAIN);
+        return QPLAN_ERR_INVALID;
+    }
     QP_TRY(check_model(plan, err));
     return check_schemes(plan, err);
 }
