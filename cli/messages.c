@@ -144,7 +144,6 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_INDIVISIBLE] =
             ("--indivisible ragged makes the last group of each row shorter (one more scale a "
              "row); --indivisible keep copies these tensors unquantized"),
-        [QPLAN_ADVICE_EXPLAIN] = "'qplan explain', with the same options, says why each is kept",
         [QPLAN_ADVICE_KEEP] =
             ("--indivisible keep copies these tensors unquantized; smaller groups "
              "may divide them"),

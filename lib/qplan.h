@@ -69,7 +69,6 @@ enum qplan_advice {
                                * qplan_checkpoint_decode has it count as one */
     QPLAN_ADVICE_EXCLUDE,     /* .exclude of qplan_plan_options keeps the tensor as it is */
     QPLAN_ADVICE_EXCLUDE_ONE, /* .exclude of qplan_plan_options keeps one of the two as it is */
-    QPLAN_ADVICE_EXPLAIN,     /* qplan_plan_explain says why each tensor is kept */
     QPLAN_ADVICE_INDIVISIBLE, /* .indivisible of qplan_plan_options: ragged or keep */
     QPLAN_ADVICE_KEEP,        /* .indivisible of qplan_plan_options: keep; or smaller groups */
     QPLAN_ADVICE_ORDER,     /* the quantized checkpoint is the one to prove, the other its source */
