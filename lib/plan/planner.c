@@ -496,6 +496,8 @@ enum qplan_status qp_plan_make_as(struct qplan_plan **out,
     if (status == QPLAN_OK && options->n_importance)
         status = qp_plan_weigh(plan, options, err);
     if (status == QPLAN_OK)
+        qp_plan_settle_making(plan);
+    if (status == QPLAN_OK)
         status = name_output(plan, options, options->rules || chosen, err);
     if (status == QPLAN_OK)
         status = qp_side_find(&plan->side, &checkpoint->source, plan->copy, plan->n_copy,
