@@ -1,6 +1,7 @@
 /*
  * cmd_convert.c - qplan convert: the same codes and parameters in another layout.
  */
+#include "plan_args.h"
 #include "task.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@ static const struct arg_option options[] = {
      .value = "PATH",
      .help = "the new folder or file",
      .fallback = "NAME-FORMAT or STEM.FORMAT.safetensors,\nbeside FOLDER"},
-    {.name = "force", .help = "replace an existing output"},
+    {.name = "force", .letter = "f", .help = "replace an existing output"},
 };
 
 static const struct arg_group output_options = {"Output", options,
@@ -57,7 +58,7 @@ static enum qplan_status read_options(struct conversion *c, struct qplan_error *
 {
     CLI_TRY(task_begin(&c->task, c->args, err));
     c->task.run.force = args_has(c->args, "force");
-    c->format = args_value(c->args, "format");
+    CLI_TRY(plan_args_format(c->args, &c->format, err));
     CLI_TRY(task_model_path(c->args, 0, "FOLDER", &c->path, err));
     CLI_TRY(task_output_path(c->args, &c->output, err));
     return c->format

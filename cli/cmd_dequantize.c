@@ -15,7 +15,7 @@ static const struct arg_option options[] = {
      .value = "PATH",
      .help = "the new file",
      .fallback = "STEM.dequant.safetensors or NAME-dequant,\nbeside FILE"},
-    {.name = "force", .help = "replace an existing output"},
+    {.name = "force", .letter = "f", .help = "replace an existing output"},
     {.name = "dtype",
      .value = "f32|f16|bf16",
      .help = "type of the tensors that were quantized",

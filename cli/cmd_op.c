@@ -15,13 +15,14 @@ static const struct arg_option options[] = {
      .repeat = true,
      .help = "a field of the operator; 'op describe NAME' lists them"},
     {.name = "output", .letter = "o", .value = "PATH", .help = "the new file of op run"},
-    {.name = "force", .help = "replace an existing output"},
+    {.name = "force", .letter = "f", .help = "replace an existing output"},
 };
 
 static const struct arg_group run_options = {"Run", options, sizeof options / sizeof options[0]};
 
 static const struct arg_option machine[] = {
     {.name = "threads",
+     .letter = "T",
      .value = "N",
      .help = "worker threads, 1 to 1024",
      .fallback = "the CPUs that this process may use"},

@@ -105,12 +105,14 @@ const struct command cli_quantize = {
     .name = "quantize",
     .operands = "MODEL",
     .summary = "quantize a checkpoint",
-    .about = "Quantizes the weights of MODEL, a safetensors file, and writes a new file with the\n"
-             "codes, their scales and their zero points. Everything else is copied byte for byte.\n"
-             "The new file appears complete or not at all.\n",
+    .about =
+        "Quantizes the weights of MODEL, a safetensors file or a folder, and writes a new one\n"
+        "with the codes, their scales and their zero points. Everything else is copied byte for\n"
+        "byte. The new file or folder appears complete or not at all.\n",
     .examples =
         "  qplan quantize model.safetensors\n"
         "  qplan quantize --dtype int4 --per-group 64 --exclude 'lm_head*' model.safetensors\n"
+        "  qplan quantize --preset w4a16 --verify Llama-3-8B\n"
         "  qplan quantize --verify --fail-if 'sqnr_db<30' -o small.safetensors "
         "model.safetensors\n"
         "  qplan plan model.safetensors | jq '...' | qplan quantize --plan - "

@@ -113,7 +113,7 @@ static enum qplan_status run_option(const char *word, struct qplan_error *err)
         help_overview(stdout);
         return cli_finish_stdout(QPLAN_OK, "help", err);
     }
-    if (strcmp(word, "--version") == 0) {
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         puts("qplan " QPLAN_VERSION);
         return cli_finish_stdout(QPLAN_OK, "version", err);
     }

@@ -144,6 +144,12 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_INDIVISIBLE] =
             ("--indivisible ragged makes the last group of each row shorter (one more scale a "
              "row); --indivisible keep copies these tensors unquantized"),
+        [QPLAN_ADVICE_KEEP] =
+            ("--indivisible keep copies these tensors unquantized; smaller groups "
+             "may divide them"),
+        [QPLAN_ADVICE_ORDER] =
+            ("this one is plain and the other quantized: the quantized one comes "
+             "first, its source behind it"),
         [QPLAN_ADVICE_NONFINITE] = ("--nonfinite saturate clips infinities and makes NaN zero; "
                                     "--exclude keeps the tensor as it is"),
         [QPLAN_ADVICE_SCALE_F32] = "--scale-dtype f32 takes larger scales",

@@ -274,6 +274,30 @@ enum qplan_status plan_args_calibration(struct qplan_plan_options *options, cons
     return QPLAN_OK;
 }
 
+/* The i-th layout that is written, or NULL behind the last. */
+static const char *written_format(size_t i)
+{
+    struct qplan_format_facts facts;
+    for (size_t k = 0; qplan_format_at(k, &facts); k++) {
+        if (!facts.is_read_only && i-- == 0)
+            return facts.name;
+    }
+    return NULL;
+}
+
+enum qplan_status plan_args_format(const struct args *args, const char **out,
+                                   struct qplan_error *err)
+{
+    const char *text = args_value(args, "format");
+    struct qplan_format_facts facts;
+    for (size_t k = 0; text && qplan_format_at(k, &facts); k++) {
+        if (facts.is_read_only && strcmp(text, facts.name) == 0)
+            return cli_fail(err, QPLAN_ERR_USAGE, "--format",
+                            "the layout %s is only read, never written", facts.name);
+    }
+    return read_listed(args, "format", "format", written_format, out, err);
+}
+
 static const char *preset_name(size_t i)
 {
     const struct qplan_preset *preset = qplan_preset_at(i);
@@ -310,7 +334,7 @@ enum qplan_status plan_args_read(struct plan_args *out, const struct args *args,
                               .rules = args_value(args, "rules"),
                               .requantize = args_has(args, "requantize")};
     CLI_TRY(check_clashes(args, err));
-    CLI_TRY(read_listed(args, "format", "format", qplan_format_name, &out->options.format, err));
+    CLI_TRY(plan_args_format(args, &out->options.format, err));
     CLI_TRY(read_activations(&out->options, args, err));
     CLI_TRY(value_size(args, "max-shard-size", &out->options.max_shard_bytes, err));
     CLI_TRY(args_has(args, "preset")

@@ -20,11 +20,15 @@ struct plan_args {
     struct document rules_text;
 };
 
-/* Reads the options of the group Calibration. */
+/* Reads --format, a layout that is written; *out stays as it is without the option. */
+enum qplan_status plan_args_format(const struct args *args, const char **out,
+                                   struct qplan_error *err);
+
 /* Reads --hessian and --hessian-damp. */
 enum qplan_status plan_args_hessian(const struct args *args, const char **path, double *damp,
                                     struct qplan_error *err);
 
+/* Reads the options of the group Calibration. */
 enum qplan_status plan_args_calibration(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err);
 

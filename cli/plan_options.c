@@ -134,7 +134,7 @@ static const struct arg_option selection_options[] = {
 };
 
 static const struct arg_option output_options[] = {
-    {.name = "force", .help = "replace an existing output"},
+    {.name = "force", .letter = "f", .help = "replace an existing output"},
     {.name = "format",
      .value = "NAME",
      .help = "layout of the output; 'qplan help formats' lists them",
@@ -142,7 +142,7 @@ static const struct arg_option output_options[] = {
     {.name = "activations",
      .value = "none|dynamic",
      .help = "whether engines quantize activations while a model runs,\nin layouts that say so",
-     .fallback = "none"},
+     .fallback = "dynamic for fp8, else none"},
     {.name = "arithmetic",
      .value = "qplan|reference",
      .help = "reference: that of the tool which defined the layout, so\n"

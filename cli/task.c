@@ -24,6 +24,7 @@ static const struct arg_option device_options[] = {
 
 static const struct arg_option machine_options[] = {
     {.name = "threads",
+     .letter = "T",
      .value = "N",
      .help = "worker threads, 1 to 1024",
      .fallback = "the CPUs that this process may use"},

@@ -37,15 +37,17 @@ static const char *output_of(const struct qplan_format_facts *f)
 static void print_formats(FILE *to)
 {
     struct qplan_format_facts f;
-    fputs("Layouts of --format. Each is also read, by inspect, verify and dequantize.\n"
+    fputs("Layouts of --format. Each is also read, by inspect, verify, dequantize and, with\n"
+          "--requantize, quantize.\n"
           "\n"
           "A layout whose output is a folder needs a folder with a config.json as MODEL.\n"
           "\n",
           to);
-    fprintf(to, "  %-20s%-14s%-36s%s\n", "format", "output", "loaded by", "schemes");
+    fprintf(to, "  %-20s%-14s%-51s%s\n", "format", "output", "loaded by", "schemes");
     for (size_t i = 0; qplan_format_at(i, &f); i++)
-        fprintf(to, "  %-20s%-14s%-36s%s\n", f.name, output_of(&f),
-                f.loaded_by ? f.loaded_by : "qplan", f.schemes);
+        fprintf(to, "  %-20s%-14s%-51s%s%s%s\n", f.name, output_of(&f),
+                f.loaded_by ? f.loaded_by : "qplan", f.schemes, f.reads ? "; read besides: " : "",
+                f.reads ? f.reads : "");
 }
 
 static void print_presets(FILE *to)

@@ -55,6 +55,14 @@ bool qp_knows_experts(const struct qp_listing *listing)
     return known;
 }
 
+const char *qp_unsplit_experts(const struct qp_listing *listing)
+{
+    return qp_is_model_type(listing, "gpt_oss")
+               ? "engines load those of gpt_oss only in one tensor, with the rows of both "
+                 "projections by turns and biases"
+               : NULL;
+}
+
 bool qp_find_fused_experts(const struct qp_listing *listing, const struct qp_tensor *t,
                            struct qp_fused *out)
 {

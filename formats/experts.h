@@ -25,6 +25,10 @@ struct qp_fused {
 /* Whether it is known how models of this type fuse their experts, or that they do not. */
 bool qp_knows_experts(const struct qp_listing *listing);
 
+/* Why experts of models of this type are not split, though it is known how they are fused, or NULL.
+ */
+const char *qp_unsplit_experts(const struct qp_listing *listing);
+
 /* Whether a tensor holds all experts of a layer; how they are in it. */
 bool qp_find_fused_experts(const struct qp_listing *listing, const struct qp_tensor *tensor,
                            struct qp_fused *out);

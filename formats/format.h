@@ -100,6 +100,7 @@ struct qp_format {
     const char *name;
     const char *loaded_by; /* programs, for people; NULL = qplan alone */
     const char *schemes;   /* that it stores, for people */
+    const char *reads;     /* what it reads besides, for people; NULL = nothing */
     const char *scheme;    /* the text of that which is taken where none is asked for; NULL =
                             * what a dtype stands for by itself */
     bool is_folder;        /* an output is a folder with a config.json */

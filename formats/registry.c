@@ -44,9 +44,13 @@ bool qplan_format_at(size_t i, struct qplan_format_facts *out)
 {
     const struct qp_format *format = qp_format_at(i);
     if (format)
-        *out =
-            (struct qplan_format_facts){format->name,      format->loaded_by, format->schemes,
-                                        format->is_folder, format->is_file,   format->is_read_only};
+        *out = (struct qplan_format_facts){.name = format->name,
+                                           .loaded_by = format->loaded_by,
+                                           .schemes = format->schemes,
+                                           .reads = format->reads,
+                                           .is_folder = format->is_folder,
+                                           .is_file = format->is_file,
+                                           .is_read_only = format->is_read_only};
     return format != NULL;
 }
 

@@ -70,6 +70,8 @@ enum qplan_advice {
     QPLAN_ADVICE_EXCLUDE,     /* .exclude of qplan_plan_options keeps the tensor as it is */
     QPLAN_ADVICE_EXCLUDE_ONE, /* .exclude of qplan_plan_options keeps one of the two as it is */
     QPLAN_ADVICE_INDIVISIBLE, /* .indivisible of qplan_plan_options: ragged or keep */
+    QPLAN_ADVICE_KEEP,        /* .indivisible of qplan_plan_options: keep; or smaller groups */
+    QPLAN_ADVICE_ORDER,       /* the other one is quantized: that is proven, against this one */
     QPLAN_ADVICE_NONFINITE,   /* .nonfinite of qplan_plan_options: saturate; or .exclude */
     QPLAN_ADVICE_SCALE_F32,   /* .scale_dtype f32 of the scheme takes larger scales */
     QPLAN_ADVICE_OPERATORS,   /* qplan_op_at walks all operators */
@@ -479,6 +481,7 @@ struct qplan_format_facts {
     const char *name;
     const char *loaded_by; /* NULL = by qplan alone */
     const char *schemes;   /* that it stores */
+    const char *reads;     /* what is read of other tools besides; NULL = nothing */
     bool is_folder;        /* its output is a folder with a config.json, never a file */
     bool is_file;          /* its output is a file, never a folder */
     bool is_read_only;     /* it has no output: nothing is written in it */

@@ -178,6 +178,7 @@ const struct qp_format qp_format_bitsandbytes = {
     .name = "bitsandbytes",
     .loaded_by = "transformers, PEFT",
     .schemes = "nf4; nf4:double; int8:c0",
+    .reads = "fp4",
     .scheme = "nf4",
     .is_folder = true,
     .select = "linear",

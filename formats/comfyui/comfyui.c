@@ -337,6 +337,7 @@ const struct qp_format qp_format_comfyui = {
     .name = "comfyui",
     .loaded_by = "ComfyUI",
     .schemes = "fp8:t; f8e5m2:t; int8:t, c0; nvfp4; mxfp8",
+    .reads = "scaled fp8 from before layers had marks",
     .scheme = "fp8:t",
     .is_file = true,
     .select = "linear",

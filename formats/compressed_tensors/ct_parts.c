@@ -238,9 +238,10 @@ static const char *const inputs[] = {".input_scale", ".input_zero_point", ".inpu
 
 const struct qp_format qp_format_compressed_tensors = {
     .name = "compressed-tensors",
-    .loaded_by = "vLLM, SGLang, transformers",
+    .loaded_by = "vLLM, SGLang, transformers, llama.cpp's converter",
     .schemes = "int4:g128; int2 to int8, gN or c0; asym of 4 and 8 bits; fp8:c0, t, b128x128; "
                "nvfp4; mxfp4; mxfp8",
+    .reads = "fp8 with ragged blocks, static scales of activations",
     .scheme = "int4:g128",
     .is_folder = true,
     .select = "linear",

@@ -218,6 +218,7 @@ const struct qp_format qp_format_fp8 = {
     .name = "fp8",
     .loaded_by = "vLLM, SGLang, transformers",
     .schemes = "fp8:b128x128",
+    .reads = "scales that are powers of two",
     .scheme = "fp8:b128x128",
     .is_folder = true,
     .select = "linear",

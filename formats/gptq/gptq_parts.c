@@ -159,4 +159,5 @@ const struct qp_format qp_format_gptq = {
     QP_GPTQ_ROW,
     .name = "gptq",
     .schemes = "int4:g128; int4, int8: g32, g64, g128, c0",
+    .reads = "2 and 3 bits, asym, g_idx in any order",
 };

@@ -45,5 +45,6 @@ const struct qp_format qp_format_gptq_v2 = {
     QP_GPTQ_ROW,
     .name = "gptq_v2",
     .schemes = "int4:g128; int4, int8: g32, g64, g128, c0, asym",
+    .reads = "2 and 3 bits, g_idx in any order",
     .has_open_symmetry = true,
 };

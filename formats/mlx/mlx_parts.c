@@ -47,6 +47,8 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 static const struct qp_refusal refusals[] = {
     {NULL, ".kv_b_proj.", "mlx-lm divides kv_b_proj of MLA by heads, and quantizes it anew"},
     {QP_CONV1D_TYPES, ".h.#.", "mlx-lm turns the weights of Conv1D"},
+    {"gpt_oss", ".experts.gate_up_proj",
+     "mlx-lm takes apart experts of gpt_oss as they are in mxfp4, not plain ones"},
     {NULL, "visual.", "mlx-lm has no vision towers"},
     {NULL, "vision_tower.", "mlx-lm has no vision towers"},
     {NULL, "vision_model.", "mlx-lm has no vision towers"},

@@ -35,6 +35,7 @@ static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tens
 {
     const struct qp_tensor *source = t->source;
     struct qplan_scheme scheme = *source->scheme, usual;
+    char stored[QPLAN_SCHEME_TEXT];
     scheme.scale_given = true;
     if (qplan_scheme_default(&usual, scheme.dtype, NULL) != QPLAN_OK)
         return refuse(plan, source, "a type of codes that is written", NULL, err);
@@ -49,8 +50,10 @@ static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tens
     struct qplan_scheme as_before = scheme;
     as_before.dtype = source->scheme->dtype;
     if (!qp_scheme_equal(&as_before, source->scheme) ||
-        qplan_dtype_bits(scheme.dtype) != qplan_dtype_bits(source->scheme->dtype))
-        return refuse(plan, source, "another scheme", NULL, err);
+        qplan_dtype_bits(scheme.dtype) != qplan_dtype_bits(source->scheme->dtype)) {
+        (void)qplan_scheme_format(&scheme, stored);
+        return refuse(plan, source, stored, NULL, err);
+    }
     return qp_plan_set_scheme(plan, t, &scheme, err);
 }
 

@@ -103,6 +103,7 @@ enum qplan_status qp_lint_families(struct qp_lint *lint);
 enum qplan_status qp_lint_factors(struct qp_lint *lint);
 enum qplan_status qp_lint_embeddings(struct qp_lint *lint);
 enum qplan_status qp_lint_conv1d(struct qp_lint *lint);
+enum qplan_status qp_lint_kv_scales(struct qp_lint *lint);
 enum qplan_status qp_lint_not_finite(struct qp_lint *lint);
 enum qplan_status qp_lint_zero_scale(struct qp_lint *lint);
 enum qplan_status qp_lint_negative(struct qp_lint *lint);

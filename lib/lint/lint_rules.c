@@ -10,6 +10,7 @@
 #define SCALED  JOINED " mlx comfyui qplan"
 #define ABOVE   JOINED " bitsandbytes comfyui qplan"
 #define ENGINES JOINED " bitsandbytes"
+#define CACHED  FUSED " modelopt"
 #define GPUS    "vllm sglang"
 
 #define ERROR(id, layouts, engines, about)                                                         \
@@ -62,6 +63,9 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L17", CT, NULL, "mxfp8 without its scale_dtype, torch.uint8"), false, qp_lint_ct_mxfp8},
     {WARNING("L18", CT, NULL, "float-quantized without input_activations, or naive with them"),
      false, qp_lint_ct_bare_float},
+
+    {WARNING("L19", CACHED, NULL, "scales of a KV cache that config.json does not tell, or lacks"),
+     true, qp_lint_kv_scales},
 
     /* compressed-tensors: config.json and stored tensors. */
     {ERROR("L20", CT, NULL, "quantization_status is not \"compressed\""), false, qp_lint_ct_status},

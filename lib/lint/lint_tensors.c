@@ -233,3 +233,50 @@ enum qplan_status qp_lint_conv1d(struct qp_lint *l)
     }
     return QPLAN_OK;
 }
+
+/* ---- KV caches ---------------------------------------------------------------------------------
+ */
+
+/* What config.json says of a quantized KV cache, under the key of either layout, or NULL. */
+static const struct qp_tree_value *kv_cache(const struct qp_lint *l)
+{
+    static const char *const keys[] = {"kv_cache_scheme", "kv_cache_quant_algo"};
+    const struct qp_tree_value *found = NULL;
+    for (size_t i = 0; l->quantized && i < sizeof keys / sizeof keys[0]; i++) {
+        const struct qp_tree_value *value = qp_tree_member(l->tree, l->quantized, keys[i]);
+        if (value && !qp_tree_is_literal(l->tree, value, "null"))
+            found = value;
+    }
+    return found;
+}
+
+static bool is_kv_scale(const struct qp_tensor *t)
+{
+    static const char *const ends[] = {".k_scale", ".v_scale", ".kv_scale", ".k_proj.output_scale",
+                                       ".v_proj.output_scale"};
+    bool is_scale = false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        is_scale |= qp_name_ends(t->name, t->name_len, ends[i]);
+    return is_scale;
+}
+
+enum qplan_status qp_lint_kv_scales(struct qp_lint *l)
+{
+    const struct qp_tree_value *told = kv_cache(l);
+    const bool is_dynamic =
+        qp_tree_is_object(told) && qp_tree_is_true(qp_tree_member(l->tree, told, "dynamic"));
+    bool is_there = false;
+    for (size_t i = 0; i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
+        is_there |= is_kv_scale(t);
+        if (is_kv_scale(t) && !told)
+            QP_TRY(qp_lint_find_tensor(l, t,
+                                       "a scale of a KV cache, of which config.json says nothing: "
+                                       "engines ignore it, or stop at it"));
+    }
+    return !told || is_dynamic || is_there
+               ? QPLAN_OK
+               : qp_lint_find(l, NULL, 0,
+                              "config.json: a KV cache is quantized, but no scale of it is stored: "
+                              "engines take 1");
+}

@@ -162,7 +162,8 @@ static enum qplan_status check_groups(struct qplan_plan *plan, struct qplan_erro
         qp_faults_add(&list, t->source);
     }
     if (list.n > 0)
-        qp_advise(err, QPLAN_ADVICE_INDIVISIBLE);
+        qp_advise(err,
+                  plan->format->has_ragged_groups ? QPLAN_ADVICE_INDIVISIBLE : QPLAN_ADVICE_KEEP);
     return qp_faults_end(&list);
 }
 
@@ -383,10 +384,10 @@ static enum qplan_status put_parts(struct qp_writer *w, const struct qplan_schem
  * STEM.DTYPE[-GRAN][-asym|-sym|-bias][-narrow][-SCALEDTYPE][-double].safetensors, of a folder
  * STEM-DTYPE..., in a layout other than the native one with its name before the type and without
  * the type of scales, which is the layout's; what is usual is left out. A tag stands for all of
- * that.
+ * that, and "quantized" for schemes that differ from tensor to tensor.
  */
 static enum qplan_status name_output(struct qplan_plan *plan,
-                                     const struct qplan_plan_options *options,
+                                     const struct qplan_plan_options *options, bool is_mixed,
                                      struct qplan_error *err)
 {
     const bool is_folder = plan->checkpoint->source.is_folder;
@@ -400,8 +401,8 @@ static enum qplan_status name_output(struct qplan_plan *plan,
         qp_puts(&w, "-");
     }
     enum qplan_status status = QPLAN_OK;
-    if (options->tag)
-        qp_puts(&w, options->tag);
+    if (options->tag || is_mixed)
+        qp_puts(&w, options->tag ? options->tag : "quantized");
     else
         status = put_parts(&w, &options->scheme, is_native, err);
     qp_puts(&w, is_folder ? "" : QP_CHECKPOINT_SUFFIX);
@@ -410,13 +411,6 @@ static enum qplan_status name_output(struct qplan_plan *plan,
     if (status != QPLAN_OK || plan->output_name)
         return status;
     return qp_fail_memory(err, "plan", QPLAN_SCHEME_TEXT);
-}
-
-/* Rules may give every tensor a scheme of its own. */
-static enum qplan_status name_mixed(struct qplan_plan *plan, struct qplan_error *err)
-{
-    plan->output_name = qp_plan_mixed_name(plan);
-    return plan->output_name ? QPLAN_OK : qp_fail_memory(err, "plan", 0);
 }
 
 static enum qplan_status choose_format(struct qplan_plan *plan,
@@ -504,8 +498,7 @@ enum qplan_status qp_plan_make_as(struct qplan_plan **out,
     if (status == QPLAN_OK)
         qp_plan_settle_making(plan);
     if (status == QPLAN_OK)
-        status = (options->rules || chosen) && !options->tag ? name_mixed(plan, err)
-                                                             : name_output(plan, options, err);
+        status = name_output(plan, options, options->rules || chosen, err);
     if (status == QPLAN_OK)
         status = qp_side_find(&plan->side, &checkpoint->source, plan->copy, plan->n_copy,
                               &plan->arena, err);

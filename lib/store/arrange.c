@@ -130,8 +130,8 @@ static enum qplan_status maybe_split(struct maker *m, const struct qp_tensor *t)
     return is_wanted(m, first) ? split(m, t, &how) : QPLAN_OK;
 }
 
-/* Which tensor it is that nobody knows how to split, or the checkpoint where none is seen. */
-static enum qplan_status fail_unknown(const struct maker *m)
+/* Which tensor it is that is not split, or the checkpoint where none is seen. */
+static enum qplan_status fail_split(const struct maker *m)
 {
     const struct qplan_checkpoint *c = m->checkpoint;
     char subject[512], type[QP_QUOTED];
@@ -141,6 +141,9 @@ static enum qplan_status fail_unknown(const struct maker *m)
         if (c->tensors[i].rank == 3 && strstr(c->tensors[i].name, ".experts."))
             (void)qp_checkpoint_subject(subject, c, &c->tensors[i]);
     }
+    const char *reason = qp_unsplit_experts(&c->source.listing);
+    if (reason)
+        return qp_fail(m->err, QPLAN_ERR_INVALID, subject, "experts cannot be split: %s", reason);
     return qp_fail(m->err, QPLAN_ERR_INVALID, subject,
                    "experts cannot be split: expected a model_type in config.json whose experts "
                    "are known, found %s",
@@ -267,7 +270,7 @@ enum qplan_status qp_arrange(struct qp_arranged *out, const struct qplan_checkpo
     struct maker m = {.checkpoint = checkpoint, .wish = wish, .out = out, .err = err};
     *out = (struct qp_arranged){.list = checkpoint->tensors, .n = 0};
     if (wish->split && !wish->like && !qp_knows_experts(&checkpoint->source.listing))
-        return fail_unknown(&m);
+        return fail_split(&m);
     m.taken = qp_alloc(checkpoint->n_tensors, sizeof *m.taken);
     const enum qplan_status status = m.taken ? make(&m) : out_of_memory(&m);
     qp_free(m.taken);

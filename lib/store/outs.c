@@ -7,9 +7,19 @@
 #include "shard_index.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- Opening -----------------------------------------------------------------------------------
  */
+
+/* What the modes of all files have in common. */
+static mode_t common_mode(const struct qp_source *source)
+{
+    mode_t common = source->files[0].file.mode;
+    for (size_t i = 1; i < source->listing.n_files; i++)
+        common &= source->files[i].file.mode;
+    return common;
+}
 
 static enum qplan_status open_file(struct qp_outs *outs, const struct qp_outs_request *r,
                                    struct qplan_error *err)
@@ -22,7 +32,8 @@ static enum qplan_status open_file(struct qp_outs *outs, const struct qp_outs_re
     return qp_out_open(&outs->file, &request, err);
 }
 
-/* A shard has the mode of the one that it is made of, or what all have if they are cut anew. */
+/* A shard has the mode of the one that it is made of, or what all have if they are cut anew; the
+ * folder has that of the source's. */
 static enum qplan_status open_folder(struct qp_outs *outs, const struct qp_outs_request *r,
                                      struct qplan_error *err)
 {
@@ -30,20 +41,21 @@ static enum qplan_status open_folder(struct qp_outs *outs, const struct qp_outs_
     if (!modes)
         return qp_fail_memory(err, "outputs", r->news->n_files * sizeof *modes);
     const size_t n_sources = r->source->listing.n_files;
-    mode_t common = r->source->files[0].file.mode;
-    for (size_t i = 1; i < n_sources; i++)
-        common &= r->source->files[i].file.mode;
+    const mode_t common = outs->mode = common_mode(r->source);
+    struct stat st;
     for (size_t i = 0; i < r->news->n_files; i++)
         modes[i] = r->news->n_files == n_sources ? r->source->files[i].file.mode : common;
-    const struct qp_stage_request request = {.path = r->path,
-                                             .force = r->force,
-                                             .names = r->news->names,
-                                             .modes = modes,
-                                             .n_files = r->news->n_files,
-                                             .others = r->side->names,
-                                             .n_others = r->side->n,
-                                             .n_bytes = qp_news_bytes(r->news) + r->side->n_bytes,
-                                             .source = r->source->path};
+    const struct qp_stage_request request = {
+        .path = r->path,
+        .mode = stat(r->source->folder.path, &st) == 0 ? st.st_mode : S_IRWXU,
+        .force = r->force,
+        .names = r->news->names,
+        .modes = modes,
+        .n_files = r->news->n_files,
+        .others = r->side->names,
+        .n_others = r->side->n,
+        .n_bytes = qp_news_bytes(r->news) + r->side->n_bytes,
+        .source = r->source->path};
     const enum qplan_status status = qp_stage_open(&outs->stage, &request, err);
     qp_free(modes);
     return status;
@@ -178,7 +190,7 @@ static enum qplan_status add_index(struct qp_outs *outs, const struct qp_source 
     qp_index_put(&w, &written->listing, outs->news->names, written->data_bytes);
     enum qplan_status status = qp_writer_finish(&w, "index", err);
     if (status == QPLAN_OK)
-        status = qp_stage_add(&outs->stage, outs->side->index, w.data, w.n, 0666, err);
+        status = qp_stage_add(&outs->stage, outs->side->index, w.data, w.n, outs->mode, err);
     qp_writer_free(&w);
     return status;
 }

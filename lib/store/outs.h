@@ -30,6 +30,7 @@ struct qp_outs {
     bool is_folder, is_open;
     struct qp_out file; /* the only one, or */
     struct qp_stage stage;
+    mode_t mode;                /* of files that are of no single one of the source */
     const struct qp_side *side; /* of a folder: what is copied into it; the caller's */
 
     /* In the place of all that: where bytes are compared. */

@@ -4,7 +4,9 @@
 #include "side.h"
 
 #include "lib/base/glob.h"
+#include "lib/base/text.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -110,15 +112,19 @@ static enum qplan_status take(const struct finder *f, const char *name, char *pa
 static enum qplan_status decide(const struct finder *f, const char *name)
 {
     const char *folder = f->source->folder.path;
+    char shown[512];
     struct stat st;
     if (is_checkpoint(f, name))
         return QPLAN_OK;
     char *path = qp_path_in(f->arena, folder, name);
     if (!path)
         return fail_memory(f);
-    const bool is_file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
-    if (!is_file || (!is_wanted(f, name) && is_left_out(name)))
+    const int errnum = stat(path, &st) == 0 ? 0 : errno;
+    if ((errnum == 0 && !S_ISREG(st.st_mode)) || (!is_wanted(f, name) && is_left_out(name)))
         return leave(f, name);
+    if (errnum != 0) /* a link that leads nowhere */
+        return qp_fail_errno(f->err, errnum, qp_escape(shown, sizeof shown, path, strlen(path)),
+                             "cannot open");
     f->side->n_bytes += (uint64_t)st.st_size;
     return take(f, name, path);
 }
@@ -187,12 +193,26 @@ enum qplan_status qp_side_edit_config(struct qp_side *side, const struct qp_sour
     return status;
 }
 
+/* Of a source that is a file there are no names. */
+static bool has_no_config(const struct qp_side *side)
+{
+    bool is_missing = side->n > 0;
+    for (size_t i = 0; i < side->n; i++)
+        is_missing &= strcmp(side->names[i], QP_CONFIG_NAME) != 0;
+    return is_missing;
+}
+
 enum qplan_status qp_side_warn(const struct qp_side *side, const char *path,
                                struct qp_warnings *warnings, struct qp_arena *arena,
                                struct qplan_error *err)
 {
     struct qp_writer w;
     char quoted[QP_QUOTED];
+    if (has_no_config(side))
+        QP_TRY(qp_warn(warnings, arena, "no-config", path,
+                       "no config.json beside the weights, so that programs cannot tell which "
+                       "model they are of",
+                       err));
     if (side->n_left == 0)
         return QPLAN_OK;
     qp_writer_init(&w);

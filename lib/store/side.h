@@ -23,8 +23,8 @@ struct qp_side {
 /*
  * Decides about the files at the top of a source's folder. Plain files are copied; code, pickles
  * and other weights, what describes another quantization, hidden files and folders are not, unless
- * one of the patterns matches. INVALID for a pattern that matches no file. Of a source that is a
- * file nothing is copied.
+ * one of the patterns matches. INVALID for a pattern that matches no file; IO for a link in the
+ * place of what is copied that leads nowhere. Of a source that is a file nothing is copied.
  */
 enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *source,
                                char *const *copy, size_t n_copy, struct qp_arena *arena,
@@ -39,7 +39,8 @@ enum qplan_status qp_side_edit_config(struct qp_side *side, const struct qp_sour
                                       const char *const *keys, const struct qp_writer *value,
                                       struct qp_arena *arena, struct qplan_error *err);
 
-/* Adds one warning that lists what is left out, if there is any. */
+/* Adds a warning that lists what is left out, if there is any, and one if there is no config.json.
+ */
 enum qplan_status qp_side_warn(const struct qp_side *side, const char *path,
                                struct qp_warnings *warnings, struct qp_arena *arena,
                                struct qplan_error *err);

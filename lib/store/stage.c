@@ -19,7 +19,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static const struct qp_stage closed_stage = {.parent = -1, .dir = -1};
+static const struct qp_stage closed_stage = {.parent = -1, .dir = -1, .old = -1};
 
 static enum qplan_status fail_errno(const struct qp_stage *s, const char *what,
                                     struct qplan_error *err)
@@ -147,8 +147,8 @@ static enum qplan_status fail_exists(const struct qp_stage *s, struct qplan_erro
 }
 
 /* A folder of that name: empty counts as absent; another is replaced only if all in it is alike. */
-static enum qplan_status check_old_folder(const struct qp_stage *s,
-                                          const struct qp_stage_request *r, struct qplan_error *err)
+static enum qplan_status check_old_folder(struct qp_stage *s, const struct qp_stage_request *r,
+                                          struct qplan_error *err)
 {
     char quoted[QP_QUOTED];
     enum qplan_status status = QPLAN_OK;
@@ -171,11 +171,16 @@ static enum qplan_status check_old_folder(const struct qp_stage *s,
                              "checkpoint that this run writes",
                              qp_quote(quoted, name, strlen(name)));
     }
+    if (status == QPLAN_OK && faccessat(dirfd(dir), ".", W_OK | X_OK, AT_EACCESS) != 0)
+        status = fail_errno(s, "the folder cannot be replaced", err);
+    s->old = status == QPLAN_OK ? fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 0) : -1;
+    if (status == QPLAN_OK && s->old < 0)
+        status = fail_errno(s, "cannot open the folder", err);
     (void)closedir(dir);
     return status;
 }
 
-static enum qplan_status check_target(const struct qp_stage *s, const struct qp_stage_request *r,
+static enum qplan_status check_target(struct qp_stage *s, const struct qp_stage_request *r,
                                       struct qplan_error *err)
 {
     struct stat st;
@@ -204,12 +209,15 @@ static enum qplan_status check_space(const struct qp_stage *s, uint64_t n_bytes,
 /* ---- Making it ---------------------------------------------------------------------------------
  */
 
-static enum qplan_status make_folder(struct qp_stage *s, struct qplan_error *err)
+/* The folder lets others in as that does which it replaces, or as is wanted. */
+static enum qplan_status make_folder(struct qp_stage *s, mode_t wanted, struct qplan_error *err)
 {
     char shown[512];
+    struct stat st;
+    const mode_t mode = s->old >= 0 && fstat(s->old, &st) == 0 ? st.st_mode : wanted;
     const char *name = name_of(s->partial);
     (void)qp_escape(shown, sizeof shown, s->partial, strlen(s->partial));
-    if (mkdirat(s->parent, name, 0777) != 0) {
+    if (mkdirat(s->parent, name, (mode | S_IRWXU) & 0777) != 0) {
         const int errnum = errno;
         (void)qp_fail_errno(err, errnum, shown, "cannot make the folder");
         if (errnum == EEXIST)
@@ -221,15 +229,26 @@ static enum qplan_status make_folder(struct qp_stage *s, struct qplan_error *err
     return s->dir >= 0 ? QPLAN_OK : qp_fail_errno(err, errno, shown, "cannot open the folder");
 }
 
-/* A new, empty file of the folder; its mode is the given one less the umask. */
-static int make_file(const struct qp_stage *s, const char *name, mode_t mode,
-                     struct qplan_error *err)
+/*
+ * A new, empty file of the folder, with the mode of a file that it replaces, or as is wanted. What
+ * its owner may not do in the end is lent until the commit, which reads and syncs the file.
+ */
+static int make_file(struct qp_staged *file, mode_t wanted, struct qplan_error *err)
 {
-    const int fd = openat(s->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0777);
+    static const mode_t needed = S_IRUSR | S_IWUSR;
+    const struct qp_stage *s = file->stage;
+    struct stat st;
+    const bool replaces = s->old >= 0 &&
+                          fstatat(s->old, file->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                          S_ISREG(st.st_mode); /* of a link the mode says nothing */
+    const mode_t mode = replaces ? st.st_mode : wanted;
+    file->lent = needed & ~mode;
+    const int fd =
+        openat(s->dir, file->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, (mode | needed) & 0777);
     char quoted[QP_QUOTED];
     if (fd < 0)
         (void)qp_fail_errno(err, errno, s->shown, "cannot create %s",
-                            qp_quote(quoted, name, strlen(name)));
+                            qp_quote(quoted, file->name, strlen(file->name)));
     return fd;
 }
 
@@ -242,10 +261,11 @@ static enum qplan_status make_files(struct qp_stage *s, const struct qp_stage_re
     if (!s->files || !s->others || !s->handles)
         return qp_fail_memory(err, s->shown, r->n_files * sizeof *s->files);
     for (size_t i = 0; i < r->n_files; i++) {
-        const int fd = make_file(s, r->names[i], r->modes[i], err);
+        s->files[i] = (struct qp_staged){.stage = s, .name = r->names[i]};
+        const int fd = make_file(&s->files[i], r->modes[i], err);
         if (fd < 0)
             return QPLAN_ERR_IO;
-        s->files[s->n_files++] = (struct qp_staged){s, r->names[i]};
+        s->n_files++;
         if (close(fd) != 0)
             return fail_errno(s, "cannot create a file", err);
     }
@@ -267,7 +287,7 @@ enum qplan_status qp_stage_open(struct qp_stage *stage, const struct qp_stage_re
     if (status == QPLAN_OK)
         status = check_space(stage, request->n_bytes, err);
     if (status == QPLAN_OK)
-        status = make_folder(stage, err);
+        status = make_folder(stage, request->mode, err);
     if (status == QPLAN_OK)
         status = make_files(stage, request, err);
     if (status != QPLAN_OK)
@@ -327,12 +347,14 @@ static enum qplan_status begin_other(struct qp_stage *s, const char *name, mode_
     char *copy = qp_strndup(name, strlen(name));
     if (!copy)
         return qp_fail_memory(err, s->shown, strlen(name));
-    *fd = make_file(s, name, mode, err);
+    struct qp_staged *file = &s->others[s->n_others];
+    *file = (struct qp_staged){.stage = s, .name = copy};
+    *fd = make_file(file, mode, err);
     if (*fd < 0) {
         qp_free(copy);
         return QPLAN_ERR_IO;
     }
-    s->others[s->n_others++] = copy;
+    s->n_others++;
     return QPLAN_OK;
 }
 
@@ -399,14 +421,26 @@ static enum qplan_status sync_fd(const struct qp_stage *s, int fd, const char *w
                          qp_quote(quoted, what, strlen(what)));
 }
 
-static enum qplan_status sync_name(const struct qp_stage *s, const char *name, bool *synced,
+/* Takes back what was lent. */
+static enum qplan_status settle_mode(const struct qp_staged *file, int fd, struct qplan_error *err)
+{
+    struct stat st;
+    if (file->lent == 0 ||
+        (fstat(fd, &st) == 0 && fchmod(fd, st.st_mode & 0777 & ~file->lent) == 0))
+        return QPLAN_OK;
+    return fail_errno(file->stage, "cannot set the mode of a file", err);
+}
+
+static enum qplan_status sync_file(const struct qp_staged *file, bool *synced,
                                    struct qplan_error *err)
 {
-    const struct qp_staged file = {s, name};
-    const int fd = open_staged(&file, err);
+    const struct qp_stage *s = file->stage;
+    const int fd = open_staged(file, err);
     if (fd < 0)
         return QPLAN_ERR_IO;
-    enum qplan_status status = sync_fd(s, fd, name, synced, err);
+    enum qplan_status status = settle_mode(file, fd, err);
+    if (status == QPLAN_OK)
+        status = sync_fd(s, fd, file->name, synced, err);
     if (close(fd) != 0 && status == QPLAN_OK)
         status = fail_errno(s, "cannot close a file", err);
     return status;
@@ -417,10 +451,10 @@ static enum qplan_status sync_files(struct qp_stage *s, bool *synced, struct qpl
     for (size_t i = 0; i < s->n_files; i++) {
         if (qp_handles_close(s->handles, &s->files[i]) != 0)
             return fail_errno(s, "cannot close a file", err);
-        QP_TRY(sync_name(s, s->files[i].name, synced, err));
+        QP_TRY(sync_file(&s->files[i], synced, err));
     }
     for (size_t i = 0; i < s->n_others; i++)
-        QP_TRY(sync_name(s, s->others[i], synced, err));
+        QP_TRY(sync_file(&s->others[i], synced, err));
     return sync_fd(s, s->dir, s->partial, synced, err);
 }
 
@@ -495,10 +529,12 @@ void qp_stage_discard(struct qp_stage *stage)
         (void)remove_folder(stage->parent, name_of(stage->partial));
     if (stage->dir >= 0)
         (void)close(stage->dir);
+    if (stage->old >= 0)
+        (void)close(stage->old);
     if (stage->parent >= 0)
         (void)close(stage->parent);
     for (size_t i = 0; i < stage->n_others; i++)
-        qp_free(stage->others[i]);
+        qp_free((char *)stage->others[i].name);
     qp_free(stage->others);
     qp_free(stage->files);
     qp_free(stage->partial);

@@ -10,10 +10,11 @@
 
 #define QP_STAGE_SUFFIX ".partial"
 
-/* A file of the folder that is written by position. */
+/* A file of the folder. */
 struct qp_staged {
     const struct qp_stage *stage;
-    const char *name; /* bare; the caller's */
+    const char *name; /* bare */
+    mode_t lent;      /* what its owner may only until it is complete: to read or write it */
 };
 
 struct qp_stage {
@@ -21,20 +22,25 @@ struct qp_stage {
     char *partial; /* where it is built */
     char shown[512];
     int parent, dir; /* of the folder that it will be in; of .partial; -1 = closed */
+    int old;         /* of a folder that has its name already; -1 = there is none */
     bool force, made;
-    struct qp_staged *files;
+    struct qp_staged *files; /* that are written by position; their names are the caller's */
     size_t n_files;
     struct qp_handles *handles;
-    char **others; /* names of files that were added whole */
+    struct qp_staged *others; /* that were added whole; their names are their own */
     size_t n_others;
 };
 
-/* What is wanted of a folder. */
+/*
+ * What is wanted of a folder. The umask takes from all modes; what is replaced gives its own
+ * instead.
+ */
 struct qp_stage_request {
     const char *path;
+    mode_t mode;         /* of the folder, whose owner may always use it */
     bool force;          /* replace a folder of this name that holds nothing but its like */
     char *const *names;  /* of files that are written by position */
-    const mode_t *modes; /* of each; the umask takes from them */
+    const mode_t *modes; /* of each */
     size_t n_files;
     char *const *others; /* names of files that are added whole */
     size_t n_others;

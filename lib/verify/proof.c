@@ -430,6 +430,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
         compare_metadata(&p); /* other tools hand on what they like */
     if (proof->strict && !proof->allow_unquantized)
         find_quantized(&p);
+    if (proof->strict && p.failed && !proof->file->format && proof->source->format)
+        qp_advise(err, QPLAN_ADVICE_ORDER);
     proof->holds = !p.failed && proof->unproven == 0;
     return proof->strict && p.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
 }

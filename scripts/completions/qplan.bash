@@ -44,9 +44,9 @@ _qplan() {
         --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
-        --threads) compopt +o default; return ;;
+        -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output -f --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     plan)
@@ -87,9 +87,9 @@ _qplan() {
         --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
-        --threads) compopt +o default; return ;;
+        -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -o --output -f --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     explain)
@@ -129,9 +129,9 @@ _qplan() {
         --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
-        --threads) compopt +o default; return ;;
+        -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--dtype --per-tensor --per-channel --per-group --block --axis --symmetric --asymmetric --narrow-range --scale-dtype --scheme --preset --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --target-bpw --target-size --candidates --select --include --exclude --rules --min-elements --min-rows --indivisible --nonfinite -f --force --format --activations --arithmetic --experts --zero-point --max-shard-size --requantize --copy --plan --dry-run --verify --fail-if --gate-min-elements --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     inspect)
@@ -148,9 +148,9 @@ _qplan() {
         --hessian-damp) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
-        --threads) compopt +o default; return ;;
+        -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
@@ -162,9 +162,9 @@ _qplan() {
         --gate-min-elements) compopt +o default; return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
-        --threads) compopt +o default; return ;;
+        -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--exact --importance --hessian --hessian-damp --allow-unproven --allow-unquantized --fail-if --gate-min-elements --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--exact --importance --hessian --hessian-damp --allow-unproven --allow-unquantized --fail-if --gate-min-elements --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     dequantize)
@@ -173,18 +173,18 @@ _qplan() {
         --dtype) words='f32 f16 bf16' ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
-        --threads) compopt +o default; return ;;
+        -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='-o --output --force --dtype --device --device-memory --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='-o --output -f --force --dtype --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     convert)
         case $previous in
         --format) compopt +o default; return ;;
         -o | --output) return ;;
-        --threads) compopt +o default; return ;;
+        -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--format -o --output --force --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--format -o --output -f --force -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     lint)
@@ -209,8 +209,8 @@ _qplan() {
         -o | --output) return ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
-        --threads) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--set -o --output --force --device --device-memory --threads --json -q --quiet -h --help ' ;;
+        -T | --threads) compopt +o default; return ;;
+        *) [[ $current == -* ]] && words='--set -o --output -f --force --device --device-memory -T --threads --json -q --quiet -h --help ' ;;
         esac
         ;;
     help) words='quantize plan explain inspect verify dequantize convert lint clean devices op help formats presets rules metrics ' ;;

@@ -14,6 +14,7 @@ import pathlib
 import random
 import resource
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -134,6 +135,22 @@ def row_links(bench, folder):
         bench.quantize(folder.path, exit_code=4, words=(shard.name,))
 
 
+def row_links_beside(bench, folder):
+    """Row E4: likewise of the files that go into the output, and no link of others matters."""
+    (folder.path / ".lock").symlink_to("nowhere")
+    (folder.path / "model.py").symlink_to("nowhere")
+    (folder.path / "vocab.json").symlink_to(folder.path / "tokenizer.json")
+    bench.quantize(folder.path)
+    if (bench.root / "out" / "vocab.json").is_symlink():
+        bench.problem("a link is copied as a link")
+    shutil.rmtree(bench.root / "out")
+    for target in ("nowhere", "vocab.json"):
+        (folder.path / "vocab.json").unlink()
+        (folder.path / "vocab.json").symlink_to(target)
+        bench.quantize(folder.path, exit_code=4, words=("vocab.json",))
+    bench.quantize(folder.path, "--copy", "model.py", exit_code=4, words=("model.py",))
+
+
 def row_missing(bench, folder):
     """Row E5."""
     name = folder.shard(1).name
@@ -225,7 +242,9 @@ def row_config(bench, folder):
         bench.problem("config.json is not copied byte for byte")
     shutil.rmtree(bench.root / "out")
     (folder.path / "config.json").unlink()
-    bench.quantize(folder.path)
+    bench.quantize(folder.path, words=("warning", "no config.json"))
+    bench.expect(bench.run("dequantize", "-q", "-o", bench.root / "back", bench.root / "out"), 0,
+                 ("warning", "no config.json"))
 
 
 def row_code(bench, folder):
@@ -293,6 +312,53 @@ def row_existing(bench, folder):
     bench.expect(bench.run("verify", "-q", out, folder.path), 0, ())
 
 
+def row_modes(bench, folder):
+    """Row G27: what is written can be read by those who may read its source, or what it replaces;
+    the owner may use the folder."""
+    out, mode = bench.root / "out", lambda path: stat.S_IMODE(path.stat().st_mode)
+    for mask in (0o000, 0o022, 0o077):
+        for source, file in ((0o700, 0o644), (0o755, 0o600), (0o550, 0o440), (0o775, 0o664)):
+            for path in folder.path.iterdir():
+                path.chmod(file)
+            folder.path.chmod(source)
+            bench.quantize(folder.path, preexec_fn=lambda mask=mask: os.umask(mask))
+            for path, wanted in [(out, source | 0o700)] + [(path, file) for path in out.iterdir()]:
+                if mode(path) != wanted & ~mask:
+                    bench.problem(f"{path.name}: mode {mode(path):o} of {wanted:o} less {mask:o}")
+            shutil.rmtree(out)
+    bench.quantize(folder.path)
+    out.chmod(0o710)
+    (out / "tokenizer.json").chmod(0o640)
+    folder.shard(0).chmod(0o666)
+    (out / folder.shard(0).name).chmod(0o600)
+    bench.quantize(folder.path, "--force", preexec_fn=lambda: os.umask(0))
+    for path, wanted in ((out, 0o710), (out / "tokenizer.json", 0o640), (out / folder.shard(0).name, 0o600)):
+        if mode(path) != wanted:
+            bench.problem(f"replaced {path.name}: expected mode {wanted:o}, found {mode(path):o}")
+
+
+def row_read_only(bench, folder):
+    """Row G27: a model that nobody may write, read by another than the superuser."""
+    program = bench.root / "qplan"
+    shutil.copy(bench.qplan, program)
+    bench.qplan = program
+    someone = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    for path in folder.path.iterdir():
+        path.chmod(0o444)
+    folder.path.chmod(0o555)
+    bench.root.chmod(0o777)
+    bench.quantize(folder.path, **someone)
+    found = {oct(stat.S_IMODE(path.stat().st_mode)) for path in (bench.root / "out").iterdir()}
+    if found != {"0o444"}:
+        bench.problem(f"modes: {found}")
+    bench.quantize(folder.path, "--force", "--scheme", "int8:t", **someone)
+    bench.expect(bench.run("verify", "-q", bench.root / "out", folder.path, **someone), 0, ())
+    (bench.root / "out").chmod(0o555)
+    bench.quantize(folder.path, "--force", exit_code=4, words=("out", "Permission denied"), **someone)
+    (bench.root / "out").chmod(0o755)
+    folder.path.chmod(0o755)
+
+
 def row_replaced(bench, folder):
     """Row E22: a shard that changes under a run; the plan knows its size, the run its identity."""
     plan = bench.root / "plan.json"
@@ -343,9 +409,10 @@ def same_as_one_file(bench, folder):
         bench.expect(bench.run("verify", "-q", bench.root / "out", whole), 0, ())
 
 
-ROWS = (row_names, row_links, row_missing, row_map, row_others, row_index, row_total, row_many,
-        row_one_file, row_config, row_code, row_empty, row_inside, row_existing, row_replaced,
-        row_descriptors, row_stack, same_as_one_file)
+ROWS = (row_names, row_links, row_links_beside, row_missing, row_map, row_others, row_index,
+        row_total, row_many, row_one_file, row_config, row_code, row_empty, row_inside,
+        row_existing, row_modes, row_read_only, row_replaced, row_descriptors, row_stack,
+        same_as_one_file)
 
 
 def main():

@@ -309,6 +309,22 @@ def L18():
     yield folder, 1
 
 
+def L19():
+    folder = Folder()
+    for name in "kv":
+        folder.tensors[f"{LAYER}self_attn.{name}_scale"] = ("BF16", [1], bf16(1.0))
+    yield folder, 2
+    told = copy.deepcopy(folder)
+    told.quantization["kv_cache_scheme"] = {"num_bits": 8, "type": "float", "dynamic": False}
+    yield told, 0
+    told = Folder()
+    told.quantization["kv_cache_scheme"] = {"num_bits": 8, "type": "float", "dynamic": False}
+    yield told, 1
+    told = Folder()
+    told.quantization["kv_cache_scheme"] = {"num_bits": 8, "type": "float", "dynamic": True}
+    yield told, 0
+
+
 def L52():
     yield float_folder("nvfp4", EXPERTS, engine="transformers"), len(EXPERTS)
 
