@@ -340,15 +340,22 @@ static const char *document_name(const char *path)
     return strcmp(path, "-") == 0 ? "stdin" : path;
 }
 
-static enum qplan_status read_plan(struct qplan_plan **out, const char *path,
+static enum qplan_status read_plan(struct qplan_plan **out, const struct plan_args *plan_args,
                                    const struct qplan_checkpoint *checkpoint,
                                    struct qplan_error *err)
 {
-    struct document document;
-    CLI_TRY(document_read(&document, path, err));
-    enum qplan_status status =
-        qplan_plan_read(out, checkpoint, document_name(path), document.text, document.n_bytes, err);
-    document_free(&document);
+    const struct qplan_plan_options *options = &plan_args->options;
+    struct document text;
+    CLI_TRY(document_read(&text, plan_args->document, err));
+    const struct qplan_document document = {.name = document_name(plan_args->document),
+                                            .text = text.text,
+                                            .n_bytes = text.n_bytes,
+                                            .importance = options->importance,
+                                            .n_importance = options->n_importance,
+                                            .hessian = options->hessian,
+                                            .hessian_damp = options->hessian_damp};
+    enum qplan_status status = qplan_plan_read(out, checkpoint, &document, err);
+    document_free(&text);
     return status;
 }
 
@@ -359,19 +366,8 @@ enum qplan_status plan_args_make(struct qplan_plan **out, struct plan_args *plan
     *out = NULL;
     if (plan_args->requantize)
         CLI_TRY(qplan_checkpoint_decode(checkpoint, err));
-    if (plan_args->document) {
-        enum qplan_status status = read_plan(out, plan_args->document, checkpoint, err);
-        if (status == QPLAN_OK)
-            status =
-                qplan_plan_add_importance(*out, options->importance, options->n_importance, err);
-        if (status == QPLAN_OK && options->hessian)
-            status = qplan_plan_add_hessian(*out, options->hessian, options->hessian_damp, err);
-        if (status != QPLAN_OK) {
-            qplan_plan_free(*out);
-            *out = NULL;
-        }
-        return status;
-    }
+    if (plan_args->document)
+        return read_plan(out, plan_args, checkpoint, err);
     if (plan_args->rules) {
         CLI_TRY(document_read(&plan_args->rules_text, plan_args->rules, err));
         options->rules = plan_args->rules_text.text;

@@ -9,6 +9,8 @@
  */
 #include "record.h"
 
+#include "making.h"
+
 #include "lib/base/alloc.h"
 #include "lib/base/json.h"
 #include "lib/model/dtype.h"
@@ -282,10 +284,10 @@ static enum qplan_status check_keys(const struct qp_st *st, struct qplan_error *
         const struct qp_st_pair *pair = &st->metadata[i];
         if (qp_owns_key(pair) && !qp_text_is(pair->key, pair->key_len, QP_LAYOUT_KEY) &&
             !qp_text_is(pair->key, pair->key_len, QP_NUMERICS_KEY) &&
-            !qp_text_is(pair->key, pair->key_len, QP_TENSORS_KEY))
+            !qp_text_is(pair->key, pair->key_len, QP_TENSORS_KEY) && !qp_is_making_key(pair))
             return qp_fail(err, QPLAN_ERR_INVALID, st->file.shown,
                            "unknown metadata key: expected " QP_LAYOUT_KEY ", " QP_NUMERICS_KEY
-                           " and " QP_TENSORS_KEY ", found %s",
+                           ", " QP_TENSORS_KEY " or one of how it was made, found %s",
                            qp_quote(quoted, pair->key, pair->key_len));
     }
     return QPLAN_OK;

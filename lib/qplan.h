@@ -74,8 +74,8 @@ enum qplan_advice {
     QPLAN_ADVICE_SCALE_F32,   /* .scale_dtype f32 of the scheme takes larger scales */
     QPLAN_ADVICE_OPERATORS,   /* qplan_op_at walks all operators */
     QPLAN_ADVICE_SELECT,      /* .select or .rules of qplan_plan_options quantize further tensors */
-    QPLAN_ADVICE_IMPORTANCE,  /* qplan_plan_add_importance reads the files */
-    QPLAN_ADVICE_HESSIAN,     /* qplan_plan_add_hessian, or .hessian of options, reads the file */
+    QPLAN_ADVICE_IMPORTANCE,  /* .importance of the options or the document names the files */
+    QPLAN_ADVICE_HESSIAN,     /* .hessian of the options or the document names the file */
     QPLAN_ADVICE_EXACT,       /* .exact of qplan_inspect_options proves it with the file that it was
                                * made with; .allow_unproven goes without */
     QPLAN_ADVICE_UNQUANTIZED  /* .allow_unquantized of qplan_inspect_options takes a mere copy */
@@ -519,27 +519,28 @@ bool qplan_importance_is_imatrix(const char *path);
 enum qplan_status qplan_importance_write_text(const char *path, qplan_write_fn write, void *ctx,
                                               struct qplan_error *err);
 
-/*
- * Reads files of importance for a plan that was read from a document, and wants it. INVALID, IO,
- * MEMORY.
- */
-enum qplan_status qplan_plan_add_importance(struct qplan_plan *plan, const char *const *paths,
-                                            size_t n, struct qplan_error *err);
-
 /* What is added to the diagonal of a Hessian where nothing else is asked for. */
 #define QPLAN_HESSIAN_DAMP 0.01
 
-/*
- * Opens a file of Hessians for a plan that was read from a document, and wants it; a damp of 0 is
- * the usual one. INVALID, IO, MEMORY.
- */
-enum qplan_status qplan_plan_add_hessian(struct qplan_plan *plan, const char *path, double damp,
-                                         struct qplan_error *err);
+/* A plan document, and the data that it asks for besides the source. */
+struct qplan_document {
+    const char *name; /* what errors call it, for example the path it came from */
+    const char *text;
+    size_t n_bytes;
+    /* As in qplan_plan_options; where the document names files by their SHA-256 they are those. */
+    const char *const *importance;
+    size_t n_importance;
+    const char *hessian;
+    double hessian_damp; /* 0 = that of the document, or the usual one */
+};
 
-/* Reads a plan document. name is what errors call it, for example the path it came from. */
+/*
+ * Reads a plan document. Without the data the plan can be looked at; it cannot be run if a tensor
+ * asks for them. INVALID, MEMORY; IO for the data.
+ */
 enum qplan_status qplan_plan_read(struct qplan_plan **out,
-                                  const struct qplan_checkpoint *checkpoint, const char *name,
-                                  const char *text, size_t n_bytes, struct qplan_error *err);
+                                  const struct qplan_checkpoint *checkpoint,
+                                  const struct qplan_document *document, struct qplan_error *err);
 void qplan_plan_free(struct qplan_plan *plan);
 
 /* The plan document (qplan-plan/1), one line. */
@@ -839,11 +840,14 @@ struct qplan_inspect_options {
     bool allow_unquantized; /* verify: a mere copy of the source is none */
     bool allow_unproven; /* verify: codes that were rounded by a Hessian, and are not computed again
                           * by .exact, are none either; they are measured */
-    /* With .exact: what the file was made with besides its source. */
+    /*
+     * Files by which errors are weighted too. With .exact they are those that the file was made
+     * with: INVALID if the file names others.
+     */
     const char *const *importance;
     size_t n_importance;
     const char *hessian;
-    double hessian_damp;        /* 0 = the usual one */
+    double hessian_damp;        /* with .exact; 0 = that which the file names, or the usual one */
     const char *const *include; /* report only tensors that one of these matches */
     size_t n_include;
     const struct qplan_gate *const *gates;

@@ -458,6 +458,7 @@ enum qplan_status qplan_convert(struct qplan_report **report,
     QP_TRY(qp_plan_new(&plan, checkpoint, err));
     enum qplan_status status = qp_plan_take_tensors(plan, err); /* as they are stored */
     plan->format = to;
+    plan->making = checkpoint->making;
     if (status == QPLAN_OK)
         status = qp_plan_check_settings(plan, NULL, err);
     if (status == QPLAN_OK)

@@ -5,6 +5,12 @@
 #include "lib/importance/importance.h"
 #include "lib/report/report.h"
 
+/* The data that a file was made with besides its source. */
+struct data {
+    struct qp_importance importance;
+    struct qp_hessians hessians;
+};
+
 /* A plain source, or one that is decoded; what is measured against itself proves nothing. */
 static enum qplan_status check_source(const struct qplan_checkpoint *checkpoint,
                                       const struct qplan_checkpoint *against,
@@ -24,20 +30,44 @@ static enum qplan_status check_source(const struct qplan_checkpoint *checkpoint,
                : QPLAN_OK;
 }
 
-/* Reads what the file was made with besides its source. */
+/* The share that the file says was added to a diagonal; another one is INVALID. */
+static enum qplan_status take_damp(const struct qp_making *recorded, double given, double *damp,
+                                   struct qplan_error *err)
+{
+    const double usual = recorded->hessians.n ? recorded->hessian_damp : QPLAN_HESSIAN_DAMP;
+    char expected[QP_F64_TEXT], found[QP_F64_TEXT];
+    *damp = given > 0 ? given : usual;
+    if (*damp == usual || !recorded->hessians.n)
+        return QPLAN_OK;
+    qp_format_f64(expected, usual);
+    qp_format_f64(found, given);
+    return qp_fail(err, QPLAN_ERR_INVALID, "hessian-damp",
+                   "not the share that was used: expected %s, found %s", expected, found);
+}
+
+/*
+ * Reads what the file was made with besides its source. What is computed again needs the very files
+ * that its metadata name; errors may be weighted by any.
+ */
 static enum qplan_status read_data(const struct qplan_inspect_options *o,
-                                   struct qp_importance *importance, struct qp_hessians *hessians,
+                                   const struct qp_making *recorded, struct data *data,
                                    struct qp_made_with *with, struct qplan_error *err)
 {
-    for (size_t i = 0; i < o->n_importance; i++)
-        QP_TRY(qp_importance_read(importance, o->importance[i], err));
-    if (o->hessian)
-        QP_TRY(qp_hessians_open(hessians, o->hessian, err));
-    *with = (struct qp_made_with){.importance = o->n_importance ? importance : NULL,
-                                  .hessians = o->hessian ? hessians : NULL,
-                                  .hessian_damp =
-                                      o->hessian_damp > 0 ? o->hessian_damp : QPLAN_HESSIAN_DAMP};
-    return QPLAN_OK;
+    const struct qp_making none = {.saturates = false};
+    const struct qp_making *expected = o->exact ? recorded : &none;
+    struct qp_digests unused;
+    *with = (struct qp_made_with){.importance = o->n_importance ? &data->importance : NULL,
+                                  .hessians = o->hessian ? &data->hessians : NULL};
+    QP_TRY(qp_importance_read(&data->importance, o->importance, o->n_importance,
+                              &expected->importance, err));
+    QP_TRY(take_damp(expected, o->hessian_damp, &with->hessian_damp, err));
+    if (!o->hessian)
+        return QPLAN_OK;
+    QP_TRY(qp_hessians_open(&data->hessians, o->hessian, err));
+    if (expected->hessians.n == 0)
+        return QPLAN_OK;
+    return qp_hessians_digest(&data->hessians, &expected->hessians, &data->importance.arena,
+                              &unused, err);
 }
 
 enum qplan_status qplan_inspect(struct qplan_report **report,
@@ -73,12 +103,11 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
         QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
     }
     QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
-    struct qp_importance importance = {.n_entries = 0};
-    struct qp_hessians hessians = {.is_open = false};
-    enum qplan_status status = read_data(o, &importance, &hessians, &request.with, err);
+    struct data data = {.importance.n_entries = 0};
+    enum qplan_status status = read_data(o, &checkpoint->making, &data, &request.with, err);
     if (status == QPLAN_OK)
         status = qp_report_make(report, &request, run, err);
-    qp_importance_free(&importance);
-    qp_hessians_close(&hessians);
+    qp_importance_free(&data.importance);
+    qp_hessians_close(&data.hessians);
     return status;
 }

@@ -33,7 +33,7 @@ static enum qplan_status report_on(struct qplan_report **report,
         .plan = plan,
         .prove = options->verify,
         .with = {.hessians = plan->hessians.is_open ? &plan->hessians : NULL,
-                 .hessian_damp = plan->hessian_damp},
+                 .hessian_damp = plan->making.hessian_damp},
         .allow_unquantized = true, /* the plan has warned of it */
         .gates = options->gates,
         .n_gates = options->n_gates,
@@ -73,6 +73,8 @@ static enum qplan_status write_tensors(const struct qplan_plan *plan, const stru
     if (status != QPLAN_OK && status != QPLAN_ERR_VALUE)
         return status;
     QP_TRY(qp_source_unchanged(&plan->checkpoint->source, err));
+    if (plan->hessians.is_open)
+        QP_TRY(qp_source_unchanged(&plan->hessians.source, err));
     return status;
 }
 

@@ -32,6 +32,18 @@ void qp_hessians_close(struct qp_hessians *hessians)
     hessians->is_open = false;
 }
 
+enum qplan_status qp_hessians_digest(const struct qp_hessians *hessians,
+                                     const struct qp_digests *expected, struct qp_arena *arena,
+                                     struct qp_digests *out, struct qplan_error *err)
+{
+    const struct qp_source *source = &hessians->source;
+    *out = (struct qp_digests){.n = 0};
+    for (size_t i = 0; i < source->listing.n_files; i++)
+        QP_TRY(qp_digests_add_file(out, &source->files[i].file, expected, arena, err));
+    QP_TRY(qp_digests_complete(out, expected, source->listing.shown, err));
+    return qp_source_unchanged(source, err);
+}
+
 /* ---- Names -------------------------------------------------------------------------------------
  */
 

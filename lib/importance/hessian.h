@@ -10,6 +10,7 @@
 #ifndef QP_HESSIAN_H
 #define QP_HESSIAN_H
 
+#include "lib/base/digest.h"
 #include "lib/store/source.h"
 
 /* A file of them; zeroed it is none. */
@@ -29,6 +30,14 @@ struct qp_hessian {
 enum qplan_status qp_hessians_open(struct qp_hessians *hessians, const char *path,
                                    struct qplan_error *err);
 void qp_hessians_close(struct qp_hessians *hessians);
+
+/*
+ * Reads all of the file for its digest, in the arena. INVALID if it is not the one that is
+ * expected, unless that is NULL or of no file.
+ */
+enum qplan_status qp_hessians_digest(const struct qp_hessians *hessians,
+                                     const struct qp_digests *expected, struct qp_arena *arena,
+                                     struct qp_digests *out, struct qplan_error *err);
 
 /*
  * The Hessian of a weight with so many columns; ->entry is NULL if the file has none for it.

@@ -136,19 +136,38 @@ static enum qplan_status begins_as_safetensors(const struct qp_file *in, bool *o
     return QPLAN_OK;
 }
 
-enum qplan_status qp_importance_read(struct qp_importance *importance, const char *path,
-                                     struct qplan_error *err)
+/* A file that is no safetensors: what is read of it, and its digest, are of the same bytes. */
+static enum qplan_status read_imatrix(struct qp_importance *importance, const struct qp_file *in,
+                                      const struct qp_digests *expected, struct qplan_error *err)
+{
+    QP_TRY(qp_digests_add_file(&importance->digests, in, expected, &importance->arena, err));
+    QP_TRY(read_whole(importance, in, err));
+    return qp_file_unchanged(in, err);
+}
+
+static enum qplan_status read_file(struct qp_importance *importance, const char *path,
+                                   const struct qp_digests *expected, struct qplan_error *err)
 {
     struct qp_file in;
     bool is_safetensors = false;
     QP_TRY(qp_file_open(&in, path, err));
     enum qplan_status status = begins_as_safetensors(&in, &is_safetensors, err);
     if (status == QPLAN_OK && !is_safetensors)
-        status = read_whole(importance, &in, err);
+        status = read_imatrix(importance, &in, expected, err);
     qp_file_close(&in);
     if (status == QPLAN_OK && is_safetensors)
-        status = qp_importance_read_vectors(importance, path, err);
+        status = qp_importance_read_vectors(importance, path, expected, err);
     return status;
+}
+
+enum qplan_status qp_importance_read(struct qp_importance *importance, const char *const *paths,
+                                     size_t n, const struct qp_digests *expected,
+                                     struct qplan_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        QP_TRY(read_file(importance, paths[i], expected, err));
+    return n == 0 ? QPLAN_OK
+                  : qp_digests_complete(&importance->digests, expected, "importance", err);
 }
 
 bool qplan_importance_is_imatrix(const char *path)

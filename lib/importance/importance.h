@@ -8,8 +8,7 @@
 #ifndef QP_IMPORTANCE_H
 #define QP_IMPORTANCE_H
 
-#include "lib/base/arena.h"
-#include "lib/base/error.h"
+#include "lib/base/digest.h"
 
 /* What is known of a weight, or of as many of the same name as there are experts. */
 struct qp_importance_entry {
@@ -23,11 +22,16 @@ struct qp_importance_entry {
 struct qp_importance {
     struct qp_importance_entry *entries;
     size_t n_entries;
+    struct qp_digests digests; /* of the files, in their order */
     struct qp_arena arena;
 };
 
-/* Adds what a file says. INVALID if it is none, or says something that cannot be. */
-enum qplan_status qp_importance_read(struct qp_importance *importance, const char *path,
+/*
+ * Reads files, one behind the other. INVALID if one is none, or says something that cannot be; and
+ * if they are not those that are expected, unless that is NULL or of no file.
+ */
+enum qplan_status qp_importance_read(struct qp_importance *importance, const char *const *paths,
+                                     size_t n, const struct qp_digests *expected,
                                      struct qplan_error *err);
 void qp_importance_free(struct qp_importance *importance);
 
@@ -75,6 +79,7 @@ enum qplan_status qp_importance_read_gguf(struct qp_importance *importance,
 enum qplan_status qp_importance_read_dat(struct qp_importance *importance,
                                          struct qp_importance_file *file);
 enum qplan_status qp_importance_read_vectors(struct qp_importance *importance, const char *path,
+                                             const struct qp_digests *expected,
                                              struct qplan_error *err);
 
 /* ---- Names -------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ enum qplan_status qplan_importance_write_text(const char *path, qplan_write_fn w
     struct qp_importance importance = {.n_entries = 0};
     struct qp_writer w;
     char shown[512];
-    enum qplan_status status = qp_importance_read(&importance, path, err);
+    enum qplan_status status = qp_importance_read(&importance, &path, 1, NULL, err);
     if (status == QPLAN_OK) {
         qp_writer_stream(&w, write, ctx);
         qp_printf(&w, "%s: importance of %zu weights\n",

@@ -49,14 +49,24 @@ static enum qplan_status read_vector(struct qp_importance *importance,
     return status;
 }
 
+static enum qplan_status read_all(struct qp_importance *importance, const struct qp_source *source,
+                                  const struct qp_digests *expected, struct qplan_error *err)
+{
+    for (size_t i = 0; i < source->listing.n_files; i++)
+        QP_TRY(qp_digests_add_file(&importance->digests, &source->files[i].file, expected,
+                                   &importance->arena, err));
+    for (size_t i = 0; i < source->listing.n_entries; i++)
+        QP_TRY(read_vector(importance, source, &source->listing.entries[i], err));
+    return qp_source_unchanged(source, err);
+}
+
 enum qplan_status qp_importance_read_vectors(struct qp_importance *importance, const char *path,
+                                             const struct qp_digests *expected,
                                              struct qplan_error *err)
 {
     struct qp_source source;
     QP_TRY(qp_source_open(&source, path, err));
-    enum qplan_status status = QPLAN_OK;
-    for (size_t i = 0; i < source.listing.n_entries && status == QPLAN_OK; i++)
-        status = read_vector(importance, &source, &source.listing.entries[i], err);
+    const enum qplan_status status = read_all(importance, &source, expected, err);
     qp_source_close(&source);
     return status;
 }

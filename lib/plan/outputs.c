@@ -171,6 +171,8 @@ struct metadata {
     const struct qp_tensor **quantized; /* room for all tensors */
     struct qp_st_pair *pairs;           /* room for those of any file */
     struct qp_writer records;           /* of the file at hand */
+    struct qp_st_pair making[QP_MAKING_PAIRS];
+    size_t n_making;
 };
 
 /* The records of the tensors of one file. */
@@ -220,6 +222,8 @@ static size_t join_metadata(const struct metadata *m, size_t file)
     }
     qp_own_pairs(m->is_layout_2, m->records.data, m->records.n, pairs + n);
     n += QP_OWN_PAIRS;
+    memcpy(pairs + n, m->making, m->n_making * sizeof *pairs);
+    n += m->n_making;
     qsort(pairs, n, sizeof *pairs, by_key);
     for (size_t i = 1; i < n; i++) {
         const struct qp_st_pair *last = &pairs[n_kept - 1];
@@ -260,7 +264,7 @@ static size_t all_pairs(const struct qp_source *source)
 
 static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error *err)
 {
-    const size_t n_pairs = all_pairs(&plan->checkpoint->source) + QP_OWN_PAIRS;
+    const size_t n_pairs = all_pairs(&plan->checkpoint->source) + QP_OWN_PAIRS + QP_MAKING_PAIRS;
     struct qplan_entry **outputs = qp_alloc(plan->n_outputs, sizeof *outputs);
     struct metadata m = {.plan = plan,
                          .is_layout_2 = is_layout_2(plan),
@@ -269,9 +273,11 @@ static enum qplan_status make_files(struct qplan_plan *plan, struct qplan_error 
     enum qplan_status status = QPLAN_OK;
     qp_writer_init(&m.records);
     if (outputs && m.quantized && m.pairs) {
+        status = qp_making_pairs(&plan->making, &plan->arena, m.making, &m.n_making, err);
         for (size_t i = 0; i < plan->n_outputs; i++)
             outputs[i] = &plan->outputs[i];
-        status = qp_news_make(&plan->news, outputs, plan->n_outputs, metadata_of, &m, err);
+        if (status == QPLAN_OK)
+            status = qp_news_make(&plan->news, outputs, plan->n_outputs, metadata_of, &m, err);
     } else {
         status = qp_fail_memory(err, "plan", plan->n_outputs * sizeof *outputs);
     }

@@ -4,6 +4,7 @@
 #ifndef QP_PLAN_H
 #define QP_PLAN_H
 
+#include "formats/making.h"
 #include "lib/base/warning.h"
 #include "lib/calibrate/calibrate.h"
 #include "lib/importance/hessian.h"
@@ -37,7 +38,7 @@ struct qplan_plan {
     enum qplan_nonfinite nonfinite;
     bool positive_scales;           /* no calibrator may choose others */
     struct qp_hessians hessians;    /* that tensors are rounded by */
-    double hessian_damp;            /* the share of the mean that is added to a diagonal */
+    struct qp_making making;        /* what the output says of how it was made */
     bool may_divide;                /* the members of a family need not agree */
     struct qp_plan_tensor *tensors; /* one for each of the sources, in name order */
     size_t n_tensors, n_quantized;
@@ -83,6 +84,34 @@ enum qplan_status qp_plan_weigh_tensor(struct qp_plan_tensor *t,
  */
 enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan_options *options,
                                 struct qplan_error *err);
+
+/* Whether errors of a tensor are weighted by files of importance. */
+bool qp_is_weighed(const struct qp_plan_tensor *t);
+
+/* Whether codes of a tensor are rounded by a Hessian. */
+bool qp_is_rounded(const struct qp_plan_tensor *t);
+
+/*
+ * Gives the tensors of a document that say so the importance and the Hessians of files, if there
+ * are any. INVALID if a file is bad, or is not the one that the document names, or if no tensor
+ * asks for it.
+ */
+enum qplan_status qp_plan_weigh_document(struct qplan_plan *plan, const char *const *paths,
+                                         size_t n, struct qplan_error *err);
+enum qplan_status qp_plan_round_document(struct qplan_plan *plan, const char *path, double damp,
+                                         struct qplan_error *err);
+
+/* Forgets what the output would say of its making but no tensor has to do with. */
+void qp_plan_settle_making(struct qplan_plan *plan);
+
+/* Puts the digests of files that tensors are made with in the plan document, if there are any. */
+void qp_plan_put_inputs(struct qp_writer *w, const struct qp_making *making);
+
+/* Reads them; NULL = there are none. */
+struct qp_tree;
+struct qp_tree_value;
+enum qplan_status qp_plan_read_inputs(const struct qp_tree *tree, const struct qp_tree_value *value,
+                                      struct qp_arena *arena, struct qp_making *making);
 
 /* Gives a tensor its Hessian, if there is one, and the importance that its diagonal is. */
 enum qplan_status qp_plan_round_tensor(struct qp_plan_tensor *t, const struct qp_hessians *hessians,

@@ -147,6 +147,7 @@ enum qplan_status qplan_plan_write_json(const struct qplan_plan *plan, qplan_wri
             qp_json_put_str(&w, plan->copy[i]);
         qp_json_close(&w, ']');
     }
+    qp_plan_put_inputs(&w, &plan->making);
     put_source(&w, &plan->checkpoint->source);
     put_files(&w, plan);
     qp_json_key(&w, "tensors");

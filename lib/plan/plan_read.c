@@ -20,6 +20,7 @@
 #define LONGEST_REASON 80
 
 struct reader {
+    const struct qplan_document *document;
     struct qp_tree tree;
     struct qplan_plan *plan;
     bool *seen; /* by tensor */
@@ -338,15 +339,16 @@ enum {
     P_POSITIVE,
     P_MAX_SHARD,
     P_COPY,
+    P_INPUTS,
     P_SOURCE,
     P_OUTPUT,
     P_TENSORS
 };
 static const char *const plan_keys[] = {
-    "schema",      "numerics",        "format",         "nonfinite",
-    "indivisible", "zero_point",      "activations",    "arithmetic",
-    "experts",     "positive_scales", "max_shard_size", "copy",
-    "source",      "output",          "tensors",        NULL};
+    "schema",         "numerics",    "format",     "nonfinite", "indivisible",
+    "zero_point",     "activations", "arithmetic", "experts",   "positive_scales",
+    "max_shard_size", "copy",        "inputs",     "source",    "output",
+    "tensors",        NULL};
 
 /* The files of the source, in their order: their sizes tell another checkpoint. */
 static enum qplan_status check_source(const struct reader *r, const struct qp_tree_value *source)
@@ -430,6 +432,18 @@ static enum qplan_status read_copy(const struct reader *r, const struct qp_tree_
     return QPLAN_OK;
 }
 
+/* The data that tensors are made with: those that the document names, if it names any. */
+static enum qplan_status take_inputs(const struct reader *r, const struct qp_tree_value *inputs)
+{
+    const struct qplan_document *d = r->document;
+    struct qplan_plan *plan = r->plan;
+    QP_TRY(qp_plan_read_inputs(&r->tree, inputs, &plan->arena, &plan->making));
+    QP_TRY(qp_plan_weigh_document(plan, d->importance, d->n_importance, r->tree.err));
+    QP_TRY(qp_plan_round_document(plan, d->hessian, d->hessian_damp, r->tree.err));
+    qp_plan_settle_making(plan);
+    return QPLAN_OK;
+}
+
 static enum qplan_status read_document(struct reader *r)
 {
     const struct qp_tree_value *m[MAX_KEYS] = {NULL};
@@ -443,6 +457,7 @@ static enum qplan_status read_document(struct reader *r)
     QP_TRY(read_tensors(r, m[P_TENSORS]));
     QP_TRY(read_output_name(r, m[P_OUTPUT]));
     QP_TRY(qp_plan_check(r->plan, r->tree.err));
+    QP_TRY(take_inputs(r, m[P_INPUTS]));
     QP_TRY(read_copy(r, m[P_COPY]));
     QP_TRY(qp_side_find(&r->plan->side, &r->plan->checkpoint->source, r->plan->copy,
                         r->plan->n_copy, &r->plan->arena, r->tree.err));
@@ -452,17 +467,19 @@ static enum qplan_status read_document(struct reader *r)
 }
 
 enum qplan_status qplan_plan_read(struct qplan_plan **out,
-                                  const struct qplan_checkpoint *checkpoint, const char *name,
-                                  const char *text, size_t n_bytes, struct qplan_error *err)
+                                  const struct qplan_checkpoint *checkpoint,
+                                  const struct qplan_document *document, struct qplan_error *err)
 {
+    const char *name = document->name;
     char shown[512];
     struct reader r = {
+        .document = document,
         .tree = {.name = qp_escape(shown, sizeof shown, name, strlen(name)), .err = err}};
     *out = NULL;
     QP_TRY(qp_plan_check_source(checkpoint, err));
     QP_TRY(qp_plan_new(&r.plan, checkpoint, err));
     r.plan->is_document = true;
-    enum qplan_status status = qp_tree_read(&r.tree, text, n_bytes);
+    enum qplan_status status = qp_tree_read(&r.tree, document->text, document->n_bytes);
     if (status == QPLAN_OK)
         status = read_document(&r);
     qp_tree_free(&r.tree);

@@ -492,6 +492,8 @@ enum qplan_status qp_plan_make_as(struct qplan_plan **out,
     if (status == QPLAN_OK && options->n_importance)
         status = qp_plan_weigh(plan, options, err);
     if (status == QPLAN_OK)
+        qp_plan_settle_making(plan);
+    if (status == QPLAN_OK)
         status = (options->rules || chosen) && !options->tag ? name_mixed(plan, err)
                                                              : name_output(plan, options, err);
     if (status == QPLAN_OK)

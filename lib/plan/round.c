@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-static bool is_rounded(const struct qp_plan_tensor *t)
+bool qp_is_rounded(const struct qp_plan_tensor *t)
 {
     return qp_is_quantized(t) && t->calibrator->rounds;
 }
@@ -81,7 +81,7 @@ static enum qplan_status fail_missing(struct qplan_plan *plan, struct qplan_erro
     qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
             "no Hessian is known of: ");
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian)
+        if (qp_is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian)
             qp_faults_add(&faults, plan->tensors[i].source);
     }
     return qp_faults_end(&faults);
@@ -93,7 +93,7 @@ static enum qplan_status fail_missing(struct qplan_plan *plan, struct qplan_erro
 static enum qplan_status find_all(struct qplan_plan *plan, struct qplan_error *err)
 {
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (is_rounded(&plan->tensors[i]))
+        if (qp_is_rounded(&plan->tensors[i]))
             QP_TRY(qp_plan_round_tensor(&plan->tensors[i], &plan->hessians, &plan->arena, err));
     }
     return QPLAN_OK;
@@ -106,7 +106,7 @@ static enum qplan_status replace_missing(struct qplan_plan *plan, bool has_impor
     size_t n = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!is_rounded(t) || t->hessian)
+        if (!qp_is_rounded(t) || t->hessian)
             continue;
         QP_TRY(use_other(plan, t, has_importance, err));
         first = n++ == 0 ? t : first;
@@ -118,7 +118,7 @@ static bool is_any_missing(const struct qplan_plan *plan)
 {
     bool found = false;
     for (size_t i = 0; i < plan->n_tensors && !found; i++)
-        found = is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian;
+        found = qp_is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian;
     return found;
 }
 
@@ -126,8 +126,19 @@ static bool is_any_rounded(const struct qplan_plan *plan)
 {
     bool found = false;
     for (size_t i = 0; i < plan->n_tensors && !found; i++)
-        found = is_rounded(&plan->tensors[i]);
+        found = qp_is_rounded(&plan->tensors[i]);
     return found;
+}
+
+/* Opens the file, which is the one that the plan names if it names one. */
+static enum qplan_status take_file(struct qplan_plan *plan, const char *path,
+                                   struct qplan_error *err)
+{
+    struct qp_digests found;
+    QP_TRY(qp_hessians_open(&plan->hessians, path, err));
+    QP_TRY(qp_hessians_digest(&plan->hessians, &plan->making.hessians, &plan->arena, &found, err));
+    plan->making.hessians = found;
+    return find_all(plan, err);
 }
 
 enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan_options *options,
@@ -145,17 +156,37 @@ enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan
         qp_advise(err, QPLAN_ADVICE_HESSIAN);
         return QPLAN_ERR_USAGE;
     }
-    QP_TRY(qplan_plan_add_hessian(plan, options->hessian, options->hessian_damp, err));
+    plan->making.hessian_damp =
+        options->hessian_damp > 0 ? options->hessian_damp : QPLAN_HESSIAN_DAMP;
+    QP_TRY(take_file(plan, options->hessian, err));
     if (options->importance_required && is_any_missing(plan))
         return fail_missing(plan, err);
     return replace_missing(plan, options->n_importance > 0, err);
 }
 
-enum qplan_status qplan_plan_add_hessian(struct qplan_plan *plan, const char *path, double damp,
+/* The damp is that of the document, if that names one. */
+static enum qplan_status take_damp(struct qplan_plan *plan, double damp, struct qplan_error *err)
+{
+    struct qp_making *making = &plan->making;
+    char expected[QP_F64_TEXT], found[QP_F64_TEXT];
+    if (making->hessians.n == 0)
+        making->hessian_damp = damp > 0 ? damp : QPLAN_HESSIAN_DAMP;
+    if (!(damp > 0) || damp == making->hessian_damp)
+        return QPLAN_OK;
+    qp_format_f64(expected, making->hessian_damp);
+    qp_format_f64(found, damp);
+    return qp_fail(err, QPLAN_ERR_INVALID, "hessian-damp",
+                   "not the share that was used: expected %s, found %s", expected, found);
+}
+
+enum qplan_status qp_plan_round_document(struct qplan_plan *plan, const char *path, double damp,
                                          struct qplan_error *err)
 {
-    qp_hessians_close(&plan->hessians);
-    plan->hessian_damp = damp > 0 ? damp : QPLAN_HESSIAN_DAMP;
-    QP_TRY(qp_hessians_open(&plan->hessians, path, err));
-    return find_all(plan, err);
+    if (!path)
+        return QPLAN_OK;
+    if (!is_any_rounded(plan))
+        return qp_fail(err, QPLAN_ERR_INVALID, "hessian",
+                       "no tensor of the plan is calibrated by it: expected ldlq");
+    QP_TRY(take_damp(plan, damp, err));
+    return take_file(plan, path, err);
 }

@@ -8,12 +8,9 @@
 
 #include <stdio.h>
 
-static enum qplan_status read_files(struct qp_importance *importance, const char *const *paths,
-                                    size_t n, struct qplan_error *err)
+bool qp_is_weighed(const struct qp_plan_tensor *t)
 {
-    for (size_t i = 0; i < n; i++)
-        QP_TRY(qp_importance_read(importance, paths[i], err));
-    return QPLAN_OK;
+    return qp_is_quantized(t) && t->calibrator->weighted && !t->calibrator->rounds;
 }
 
 static bool takes_weights(const struct qp_plan_tensor *t)
@@ -100,6 +97,19 @@ static enum qplan_status weigh_tensors(struct qplan_plan *plan,
     return required ? fail_missing(plan, err) : warn_missing(plan, n_missing, first, err);
 }
 
+/* What the output will say of the files. */
+static enum qplan_status keep_digests(struct qplan_plan *plan,
+                                      const struct qp_importance *importance,
+                                      struct qplan_error *err)
+{
+    const struct qp_digests *read = &importance->digests;
+    struct qp_digest *list = qp_arena_copy(&plan->arena, read->list, read->n, sizeof *list);
+    if (!list)
+        return qp_fail_memory(err, "plan", read->n * sizeof *list);
+    plan->making.importance = (struct qp_digests){list, read->n};
+    return QPLAN_OK;
+}
+
 enum qplan_status qp_plan_weigh(struct qplan_plan *plan, const struct qplan_plan_options *options,
                                 struct qplan_error *err)
 {
@@ -111,23 +121,45 @@ enum qplan_status qp_plan_weigh(struct qplan_plan *plan, const struct qplan_plan
         return qp_fail(err, QPLAN_ERR_USAGE, "importance",
                        "no tensor is calibrated by a method that weighs errors: expected mse");
     enum qplan_status status =
-        read_files(&importance, options->importance, options->n_importance, err);
+        qp_importance_read(&importance, options->importance, options->n_importance, NULL, err);
     if (status == QPLAN_OK)
         status = weigh_tensors(plan, &importance, options->importance_required, err);
+    if (status == QPLAN_OK)
+        status = keep_digests(plan, &importance, err);
     qp_importance_free(&importance);
     return status;
 }
 
-enum qplan_status qplan_plan_add_importance(struct qplan_plan *plan, const char *const *paths,
-                                            size_t n, struct qplan_error *err)
+static enum qplan_status weigh_documented(struct qplan_plan *plan,
+                                          const struct qp_importance *importance,
+                                          struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (qp_is_weighed(&plan->tensors[i]))
+            QP_TRY(qp_plan_weigh_tensor(&plan->tensors[i], importance, &plan->arena, err));
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_plan_weigh_document(struct qplan_plan *plan, const char *const *paths,
+                                         size_t n, struct qplan_error *err)
 {
     struct qp_importance importance = {.n_entries = 0};
-    enum qplan_status status = read_files(&importance, paths, n, err);
-    for (size_t i = 0; i < plan->n_tensors && status == QPLAN_OK; i++) {
-        struct qp_plan_tensor *t = &plan->tensors[i];
-        if (takes_weights(t) && t->calibrator->weighted)
-            status = qp_plan_weigh_tensor(t, &importance, &plan->arena, err);
-    }
+    bool is_wanted = false;
+    if (n == 0)
+        return QPLAN_OK;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        is_wanted |= qp_is_weighed(&plan->tensors[i]);
+    if (!is_wanted)
+        return qp_fail(err, QPLAN_ERR_INVALID, "importance",
+                       "no tensor of the plan is calibrated by it: expected +importance behind "
+                       "a method");
+    enum qplan_status status =
+        qp_importance_read(&importance, paths, n, &plan->making.importance, err);
+    if (status == QPLAN_OK)
+        status = weigh_documented(plan, &importance, err);
+    if (status == QPLAN_OK)
+        status = keep_digests(plan, &importance, err);
     qp_importance_free(&importance);
     return status;
 }

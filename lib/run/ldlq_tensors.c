@@ -75,7 +75,7 @@ static enum qplan_status note_damp(const struct qplan_plan *plan, const struct q
                                    struct qp_run_notes *notes, struct qplan_error *err)
 {
     char subject[512], text[256], damp[QP_F64_TEXT];
-    if (f->damp == plan->hessian_damp)
+    if (f->damp == plan->making.hessian_damp)
         return QPLAN_OK;
     qp_format_f64(damp, f->damp);
     (void)snprintf(text, sizeof text,
@@ -95,7 +95,7 @@ static enum qplan_status round_list(const struct qp_ldlq_work *work, const struc
                                     const struct qplan_run *run, struct qp_run_notes *notes,
                                     struct qplan_error *err)
 {
-    const double damp = work->plan->hessian_damp;
+    const double damp = work->plan->making.hessian_damp;
     struct qp_ldlq_factor f = {.n_blocks = 0};
     enum qplan_status status = QPLAN_OK;
     for (size_t i = 0; i < rounded->n && status == QPLAN_OK; i++) {

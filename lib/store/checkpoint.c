@@ -134,6 +134,7 @@ static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quant
         QP_TRY(read_factor(listing, &q->list[i], err));
     }
     QP_TRY(qp_check_layouts(listing, q->list, q->n, err));
+    QP_TRY(qp_read_making(listing, &c->arena, &c->making, err));
     return check_others(listing, q, err);
 }
 
@@ -152,8 +153,8 @@ static struct qp_tensor plain_tensor(const struct qplan_entry *entry)
 static bool is_plain(const struct qplan_checkpoint *c, const struct quantized *q, size_t k)
 {
     const struct qp_listing *listing = &c->source.listing;
-    return !q->owner[k] &&
-           !(c->format && c->format->is_note && c->format->is_note(listing, &listing->entries[k]));
+    return !q->owner[k] && !(c->format && c->format->is_note &&
+                             c->format->is_note(listing, &listing->entries[k], q->list, q->n));
 }
 
 /* Merges stored tensors that belong to nothing else with the quantized ones: both are in order. */

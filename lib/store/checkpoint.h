@@ -5,6 +5,7 @@
 #ifndef QP_CHECKPOINT_H
 #define QP_CHECKPOINT_H
 
+#include "formats/making.h"
 #include "source.h"
 
 struct qplan_checkpoint {
@@ -12,8 +13,9 @@ struct qplan_checkpoint {
     const struct qp_format *format; /* NULL = nothing in it is quantized */
     struct qp_tensor *tensors;      /* plain and quantized ones, in byte-wise order of names */
     size_t n_tensors, n_quantized;
-    bool is_decoded;       /* quantized tensors are seen as plain ones (.encoded) */
-    struct qp_arena arena; /* what quantized tensors point to */
+    struct qp_making making; /* how its quantized tensors were made */
+    bool is_decoded;         /* quantized tensors are seen as plain ones (.encoded) */
+    struct qp_arena arena;   /* what quantized tensors point to */
 };
 
 /* Takes over an open source, also on failure, and finds its tensors. */

@@ -54,6 +54,7 @@
 
 #include "formats/record.h"
 #include "lib/base/alloc.h"
+#include "lib/importance/hessian.h"
 #include "lib/model/dtype.h"
 #include "recompute.h"
 
@@ -421,6 +422,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
     QP_TRY(recompute(&p, run));
     QP_TRY(qp_source_unchanged(source, err));
     QP_TRY(qp_source_unchanged(file, err));
+    if (proof->with.hessians)
+        QP_TRY(qp_source_unchanged(&proof->with.hessians->source, err));
     QP_TRY(judge_pairs(&p));
     find_missing(&p);
     if (proof->strict && (!proof->file->format || qp_has_records(&file->listing)))

@@ -276,7 +276,7 @@ enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
     struct qplan_plan plan = {.checkpoint = source,
                               .format = file->format,
                               .nonfinite = QPLAN_NONFINITE_SATURATE,
-                              .hessian_damp = with->hessian_damp};
+                              .making.hessian_damp = with->hessian_damp};
     const size_t n_entries = file->source.listing.n_entries, n_factors = count_factors(file);
     enum qplan_status status = QPLAN_OK;
     plan.tensors = qp_alloc(n + n_factors, sizeof *plan.tensors);

@@ -420,6 +420,8 @@ def quantize_file(tensors, metadata, flags):
     out["format"] = "pt"
     out["qplan.layout"] = "1" if all(q.scheme.is_layout_1 for q in quantized) else "2"
     out["qplan.numerics"] = "1"
+    if options.nonfinite != "error" and quantized:
+        out["qplan.nonfinite"] = options.nonfinite
     out["qplan.tensors"] = container.json_strings({q.source.name: description(q) for q in quantized})
     return container.write_canonical(written, out), quantized, kept
 

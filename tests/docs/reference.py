@@ -1,8 +1,10 @@
 """Compares what the manual pages list with what there is: options, functions, JSON keys."""
 
 import json
+import math
 import re
 import shutil
+import struct
 
 import pages
 from sandbox import ROOT, Sandbox
@@ -139,6 +141,13 @@ def sources():
         yield str(GOLDEN / f"{name}.in.safetensors")
 
 
+def write_ones(path, name, shape):
+    """A safetensors file with one tensor, all ones: importance, or a Hessian of rank 1."""
+    data = struct.pack("<f", 1) * math.prod(shape)
+    header = json.dumps({name: {"dtype": "F32", "shape": shape, "data_offsets": [0, len(data)]}})
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + data)
+
+
 def check_documents(sandbox, results):
     plans, reports = [], []
 
@@ -163,6 +172,9 @@ def check_documents(sandbox, results):
     take(plans, "plan", "--zero-point", "asymmetric", "--include", "lm_head*", "model.safetensors")
     take(reports, "quantize", "--json", "--exclude", "*", "-o", "copy", "model.safetensors")
     take(plans, "plan", "--calibrate", "mse", "--positive-scales", "model.safetensors")
+    write_ones(sandbox.path / "importance", "lm_head.weight", [128])
+    write_ones(sandbox.path / "hessian", "model.embed_tokens.weight.hessian", [128, 128])
+    take(plans, "plan", "--importance", "importance", "--hessian", "hessian", "model.safetensors")
     folder = sandbox.path / "folder"
     folder.mkdir()
     shutil.copy(sandbox.path / "model.safetensors", folder)

@@ -380,6 +380,59 @@ class Layout:
                            ("nul", "{}\u0000"), ("comment", "{}//"), ("missing", False)):
             yield Fault(f"Q6-text-{name}", text(made), (words("qplan.tensors"),))
 
+    def claims_of_making(self):
+        """Digests of data and what was done about NaN: keys that need not be there."""
+        def making(layout="2", **values):
+            def spoil(file):
+                file.meta["qplan.layout"] = layout
+                file.meta.update({"qplan." + key: value for key, value in values.items()})
+            return spoil
+
+        one = "sha256:" + "0123456789abcdef" * 4
+        two = one + " " + one.replace("0", "f")
+        for name, spoil in (("importance", making(importance=one)),
+                            ("two", making(importance=two)),
+                            ("hessian", making(hessian=one, hessian_damp="0.01")),
+                            ("two-hessians", making(hessian=two, hessian_damp="1.0")),
+                            ("tiny-damp", making(hessian=one, hessian_damp="5e-324")),
+                            ("saturate", making(nonfinite="saturate")),
+                            ("saturate-1", making("1", nonfinite="saturate")),
+                            ("all", making(importance=two, hessian=one, hessian_damp="0.5",
+                                           nonfinite="saturate"))):
+            yield Fault(f"Q7-making-honest-{name}", spoil, (), HONEST)
+        bad = {"empty": "", "word": "x", "bare": one[7:], "short": one[:-1], "long": one + "0",
+               "upper": one.upper(), "upper-digit": one[:-1] + "F", "no-digit": one[:-1] + "g",
+               "other-hash": one.replace("256", "512"), "blank-first": " " + one,
+               "blank-last": one + " ", "two-blanks": one + "  " + one, "no-blank": one + one,
+               "tab": one + "\t" + one, "comma": one + "," + one, "second-short": two[:-1],
+               "nul": one + "\u0000", "nul-inside": one[:20] + "\u0000" + one[21:],
+               "nul-between": one + "\u0000" + one, "newline": one + "\n"}
+        for name, text in bad.items():
+            yield Fault(f"Q7-making-importance-{name}", making(importance=text),
+                        ("qplan.importance", words("64 digits")))
+            yield Fault(f"Q7-making-hessian-{name}", making(hessian=text, hessian_damp="0.01"),
+                        ("qplan.hessian", words("64 digits")))
+        for name, text in (("empty", ""), ("zero", "0.0"), ("minus", "-0.01"), ("word", "x"),
+                           ("longer", "0.010"), ("no-fraction", "1"), ("exponent", "1e-2"),
+                           ("inf", "inf"), ("nan", "nan"), ("huge", "1e999"), ("plus", "+0.01"),
+                           ("hex", "0x1p-3"), ("comma", "0,01"), ("blank", "0.01 "),
+                           ("nul", "0.01\u0000")):
+            yield Fault(f"Q7-making-damp-{name}", making(hessian=one, hessian_damp=text),
+                        ("qplan.hessian_damp", words("a number above 0")))
+        yield Fault("Q7-making-damp-alone", making(hessian_damp="0.01"),
+                    (words("expected both or neither"),))
+        yield Fault("Q7-making-hessian-alone", making(hessian=one),
+                    (words("expected both or neither"),))
+        for text in ("", "error", "Saturate", "saturate ", "saturate\u0000", "0"):
+            yield Fault(f"Q7-making-nonfinite-{text.encode().hex() or 'empty'}",
+                        making(nonfinite=text), ("qplan.nonfinite", words("expected saturate")))
+        for name, spoil in (("importance", making("1", importance=one)),
+                            ("hessian", making("1", hessian=one, hessian_damp="0.01"))):
+            yield Fault(f"Q7-making-{name}-in-layout-1", spoil, (words("not in layout 1"),))
+        for key in ("Importance", "importance2", "importance\u0000", "hessian_dampen", "statistics"):
+            yield Fault(f"Q7-making-key-{key.encode().hex()}", making(**{key: one}),
+                        (words("unknown metadata key"), "qplan."))
+
     def claims_of_metadata(self):
         def meta(key, value=None):
             def spoil(file):
@@ -422,6 +475,7 @@ class Layout:
                 yield Fault(f"Q7-{key}-{text.encode().hex() or 'empty'}", meta(key, text),
                             (key, words(what)))
         yield Fault("Q7-numerics-missing", meta("qplan.numerics"), ("qplan.numerics",))
+        yield from self.claims_of_making()
         for key in ("qplan.", "qplan.x", "qplan.layout2", "qplan.Layout", "qplan.tensor",
                     "qplan.layout\u0000", "qplan.\u0000layout", "qplan.tensors\u0000x"):
             yield Fault(f"Q7-key-{key.encode().hex()[12:] or 'empty'}", meta(key, "1"),

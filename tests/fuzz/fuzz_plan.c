@@ -86,8 +86,8 @@ static void require_same_again(const struct qplan_plan *plan)
 {
     struct qplan_plan *again;
     struct text first = written(plan);
-    require(qplan_plan_read(&again, the_checkpoint(), "again", first.data, first.n, NULL) ==
-            QPLAN_OK);
+    const struct qplan_document document = {"again", first.data, first.n, NULL, 0, NULL, 0};
+    require(qplan_plan_read(&again, the_checkpoint(), &document, NULL) == QPLAN_OK);
     struct text second = written(again);
     require(first.n == second.n && memcmp(first.data, second.data, first.n) == 0);
     require(qplan_plan_output_bytes(plan) == qplan_plan_output_bytes(again));
@@ -101,8 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct qplan_plan *plan;
     struct qplan_error err;
-    enum qplan_status status =
-        qplan_plan_read(&plan, the_checkpoint(), "input", (const char *)data, size, &err);
+    const struct qplan_document document = {"input", (const char *)data, size, NULL, 0, NULL, 0};
+    enum qplan_status status = qplan_plan_read(&plan, the_checkpoint(), &document, &err);
     if (status == QPLAN_OK)
         require_same_again(plan);
     else

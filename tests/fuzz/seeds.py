@@ -112,6 +112,10 @@ def honest():
     files["base"] = BASE
     files["errors"] = BASE + ["nudge 0030d0"]
     files["layout-2"] = META_2 + BASE[3:]
+    files["making"] = META_2 + BASE[3:] + [
+        "meta qplan.importance sha256:" + "0123456789abcdef" * 4,
+        "meta qplan.hessian sha256:%s sha256:%s" % ("0f" * 32, "a5" * 32),
+        "meta qplan.hessian_damp 0.01", "meta qplan.nonfinite saturate"]
     files["dtype"] = files["int8-c0"] + ["as f16", "gate sqnr_db<10", "gate total:ratio<0.1",
                                          "gate a:max_abs>1"]
     return files
@@ -269,6 +273,10 @@ def hostile():
         "numerics-missing": [line for line in BASE if "numerics" not in line],
         "format-tf": [line.replace("format pt", "format tf") for line in BASE],
         "format-missing": [line for line in BASE if "format" not in line],
+        "making-in-layout-1": BASE + ["meta qplan.importance sha256:" + "00" * 32],
+        "making-short": META_2 + ["meta qplan.importance sha256:" + "00" * 31] + BASE[3:],
+        "making-damp-alone": META_2 + ["meta qplan.hessian_damp 0.01"] + BASE[3:],
+        "making-nonfinite": BASE + ["meta qplan.nonfinite error"],
         "key-unknown": BASE + ["meta qplan.evil x"],
         "key-nul": BASE + ["meta k\\u0000evil v", "lack k", "hint k v"],
         "format-nul": BASE + ["meta format\\u0000x v", "lack format"],

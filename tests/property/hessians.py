@@ -364,15 +364,16 @@ def check_documents(model):
     plan = model.folder / "plan.json"
     model.round("int4:g32", "-q", "--hessian-damp", "0.05")
     expected = model.out.read_bytes()
-    run(model.qplan, "plan", "--scheme", "int4:g32", "--hessian", model.hessian_path, "--force", "-o",
-        plan, model.path)
+    run(model.qplan, "plan", "--scheme", "int4:g32", "--hessian", model.hessian_path,
+        "--hessian-damp", "0.05", "--force", "-o", plan, model.path)
     again = ("quantize", "--plan", plan, model.path, "-o", model.out, "--force", "-q")
-    run(model.qplan, *again, "--hessian", model.hessian_path, "--hessian-damp", "0.05")
+    run(model.qplan, *again, "--hessian", model.hessian_path)
     if model.out.read_bytes() != expected:
         raise AssertionError("the plan gives other bytes")
     exact = ("verify", "-q", "--exact", "--hessian", model.hessian_path)
     run(model.qplan, *exact, "--hessian-damp", "0.05", model.out, model.path)
-    run(model.qplan, *exact, model.out, model.path, expected=1)
+    run(model.qplan, *exact, model.out, model.path)
+    run(model.qplan, *exact, "--hessian-damp", "0.01", model.out, model.path, expected=3)
     if "--hessian" not in run(model.qplan, *again, expected=3):
         raise AssertionError("no hint that a Hessian is needed")
 

@@ -66,7 +66,9 @@ static enum qplan_status read_bytes(struct qplan_plan **plan, const char *text, 
     char *exact = malloc(n ? n : 1);
     assert_non_null(exact);
     memcpy(exact, text, n);
-    enum qplan_status status = qplan_plan_read(plan, checkpoint, "p.json", exact, n, err);
+    enum qplan_status status = qplan_plan_read(
+        plan, checkpoint, &(struct qplan_document){.name = "p.json", .text = exact, .n_bytes = n},
+        err);
     free(exact);
     assert_int_equal(*plan != NULL, status == QPLAN_OK);
     return status;
@@ -219,7 +221,8 @@ static void assert_refused(const char *text, const char *words)
     assert_int_equal(err.status, status);
     if (!strstr(err.message, words))
         fail_msg("expected \"%s\" in \"%s\"", words, err.message);
-    assert_int_equal(qplan_plan_read(&plan, checkpoint, "p", text, strlen(text), NULL), status);
+    const struct qplan_document again = {.name = "p", .text = text, .n_bytes = strlen(text)};
+    assert_int_equal(qplan_plan_read(&plan, checkpoint, &again, NULL), status);
 }
 
 /* An edit of the document, and what the refusal must say. */
@@ -485,8 +488,9 @@ static void a_plan_for_a_quantized_checkpoint_is_refused(void **state)
                      "{\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\",\"qplan.tensors\":\"{}\"}",
                      &plain, 1);
     struct qplan_checkpoint *native = open_checkpoint(path);
-    assert_int_equal(qplan_plan_read(&plan, native, "p", document, strlen(document), &err),
-                     QPLAN_ERR_INVALID);
+    const struct qplan_document given = {
+        .name = "p", .text = document, .n_bytes = strlen(document)};
+    assert_int_equal(qplan_plan_read(&plan, native, &given, &err), QPLAN_ERR_INVALID);
     assert_non_null(strstr(err.message, "already quantized"));
     assert_null(plan);
     qplan_checkpoint_close(native);

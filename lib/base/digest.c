@@ -1,0 +1,116 @@
+/*
+ * digest.c - SHA-256 by libcrypto: the only file that knows of OpenSSL.
+ */
+#include "digest.h"
+
+#include "alloc.h"
+#include "check.h"
+#include "text.h"
+
+#include <openssl/evp.h>
+#include <string.h>
+
+#define PREFIX  "sha256:"
+#define N_BYTES 32
+#define BUFFER  ((size_t)256 << 10)
+
+static const char digits[] = "0123456789abcdef";
+
+static void put_text(struct qp_digest *out, const unsigned char bytes[N_BYTES])
+{
+    char *at = out->text + sizeof PREFIX - 1;
+    memcpy(out->text, PREFIX, sizeof PREFIX);
+    for (size_t i = 0; i < N_BYTES; i++) {
+        *at++ = digits[bytes[i] >> 4];
+        *at++ = digits[bytes[i] & 15];
+    }
+    *at = '\0';
+}
+
+/* libcrypto has no memory, or was told not to offer this. */
+static enum qplan_status refused(const struct qp_file *file, struct qplan_error *err)
+{
+    return qp_fail(err, QPLAN_ERR_UNSUPPORTED, file->shown, "libcrypto computes no SHA-256 here");
+}
+
+static enum qplan_status read_all(EVP_MD_CTX *hash, const struct qp_file *file, void *buffer,
+                                  struct qp_digest *out, struct qplan_error *err)
+{
+    unsigned char bytes[N_BYTES];
+    if (EVP_DigestInit_ex(hash, EVP_sha256(), NULL) != 1)
+        return refused(file, err);
+    for (uint64_t off = 0; off < file->size; off += BUFFER) {
+        const size_t n = (size_t)qp_min_u64(BUFFER, file->size - off);
+        QP_TRY(qp_file_read(file, off, buffer, n, err));
+        if (EVP_DigestUpdate(hash, buffer, n) != 1)
+            return refused(file, err);
+    }
+    if (EVP_DigestFinal_ex(hash, bytes, NULL) != 1)
+        return refused(file, err);
+    put_text(out, bytes);
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_digest_file(struct qp_digest *out, const struct qp_file *file,
+                                 struct qplan_error *err)
+{
+    void *buffer = qp_alloc_buffer(BUFFER);
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    const enum qplan_status status = buffer && hash ? read_all(hash, file, buffer, out, err)
+                                                    : qp_fail_memory(err, file->shown, BUFFER);
+    EVP_MD_CTX_free(hash);
+    qp_free(buffer);
+    return status;
+}
+
+bool qp_digest_read(struct qp_digest *out, const char *text, size_t n)
+{
+    const size_t n_prefix = sizeof PREFIX - 1;
+    if (n != QP_DIGEST_TEXT - 1 || memcmp(text, PREFIX, n_prefix) != 0)
+        return false;
+    for (size_t i = n_prefix; i < n; i++) {
+        if (!text[i] || !strchr(digits, text[i]))
+            return false;
+    }
+    memcpy(out->text, text, n);
+    out->text[n] = '\0';
+    return true;
+}
+
+enum qplan_status qp_digests_add(struct qp_digests *digests, const struct qp_digest *digest,
+                                 struct qp_arena *arena, struct qplan_error *err)
+{
+    struct qp_digest *list = qp_arena_grow(arena, digests->list, digests->n, sizeof *list);
+    if (!list)
+        return qp_fail_memory(err, "digests", (digests->n + 1) * sizeof *list);
+    list[digests->n++] = *digest;
+    digests->list = list;
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_digests_add_file(struct qp_digests *digests, const struct qp_file *file,
+                                      const struct qp_digests *expected, struct qp_arena *arena,
+                                      struct qplan_error *err)
+{
+    struct qp_digest found;
+    QP_TRY(qp_digest_file(&found, file, err));
+    if (expected && expected->n > 0) {
+        const char *wanted =
+            digests->n < expected->n ? expected->list[digests->n].text : "no further file";
+        if (strcmp(wanted, found.text) != 0)
+            return qp_fail(err, QPLAN_ERR_INVALID, file->shown,
+                           "not the file that was used: expected %s, found %s", wanted, found.text);
+    }
+    return qp_digests_add(digests, &found, arena, err);
+}
+
+enum qplan_status qp_digests_complete(const struct qp_digests *digests,
+                                      const struct qp_digests *expected, const char *what,
+                                      struct qplan_error *err)
+{
+    if (!expected || digests->n >= expected->n)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, what,
+                   "not all files that were used: expected %zu, found %zu: %s is missing",
+                   expected->n, digests->n, expected->list[digests->n].text);
+}
