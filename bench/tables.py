@@ -107,100 +107,11 @@ def cells(row):
             f"{row.rss / 1024:.0f}"]
 
 
-HEAD = ["job", "against", "goal", "ratio", "wall s", "RSS MiB"]
+HEAD = ["job", "against", "goal", "ratio", "CPU ratio", "from .. to", "wall s", "min", "spread",
+        "against s", "min", "spread", "RSS MiB"]
 
 
-def spread(values):
-    """The distance between the extremes, in percent of the median."""
-    return 100 * (max(values) - min(values)) / statistics.median(values)
-
-
-def cpu_ratios(row):
-    return [cpu / base for cpu, base in zip(row.cpu, row.base_cpu)]
-
-
-def times(values):
-    return {"median": statistics.median(values), "min": min(values), "max": max(values),
-            "spread_percent": spread(values), "runs": values}
-
-
-# ---- The machine ---------------------------------------------------------------------------------
-
-def first_line(path, key):
-    with open(path, encoding="utf-8") as file:
-        return next((line.split(":", 1)[1].strip() for line in file if line.startswith(key)), "")
-
-
-def machine():
-    flags = first_line("/proc/cpuinfo", "flags").split()
-    level = "AVX-512" if "avx512bw" in flags else "AVX2" if "avx2" in flags else "no AVX2"
-    return {"cpu": first_line("/proc/cpuinfo", "model name") or platform.machine(),
-            "family": first_line("/proc/cpuinfo", "cpu family"), "level": level,
-            "cores": os.cpu_count(), "virtual": "hypervisor" in flags,
-            "memory_gib": round(int(first_line("/proc/meminfo", "MemTotal").split()[0]) / 2**20),
-            "system": "Linux " + ".".join(platform.release().split(".")[:2])}
-
-
-def levels():
-    """The levels of the section calibrate that this machine has."""
-    flags = first_line("/proc/cpuinfo", "flags").split()
-    return [level for level, flag in (("avx2", "avx2"), ("avx512", "avx512bw")) if flag in flags]
-
-
-def machine_text():
-    it = machine()
-    family = f" family {it['family']}" if it["family"] else ""
-    virtual = ", a virtual machine" if it["virtual"] else ""
-    return (f"{it['cpu']}{family} ({it['level']}), {it['cores']} cores, {it['memory_gib']} GiB, "
-            f"{it['system']}{virtual}")
-
-
-def setting_text(bench):
-    options = bench.options
-    return (f"{options.size / 1e9:.2f} GB sources, {options.threads} threads, "
-            f"{options.rounds} rounds")
-
-
-# ---- JSON ----------------------------------------------------------------------------------------
-
-def rates_of(bench):
-    return [{"name": row.name, "unit": row.unit, "level": level, "goal": row.goals[level],
-             "figure": row.figure(level, bench.rate_bytes), "cpu_seconds": times(row.seconds[level]),
-             "base_cpu_seconds": times(row.less_seconds[level])}
-            for row in bench.rates for level in row.seconds]
-
-
-def as_json(bench):
-    options = bench.options
-    rows = [{"section": row.section, "name": row.name, "against": row.against, "goal": row.goal,
-             "ratio": times(row.ratios), "seconds": times(row.seconds), "base": times(row.bases),
-             "cpu_ratio": times(cpu_ratios(row)), "import_seconds": times(row.imports) if row.imports else None,
-             "out_bytes": row.out_bytes, "rss_kib": row.rss} for row in bench.rows]
-    rates = [{"name": row.name, "unit": row.unit, "level": level, "goal": row.goals[level],
-              "figure": row.figure(level, bench.rate_bytes), "seconds": times(row.seconds[level])}
-             for row in bench.rates for level in row.seconds]
-    start = {"goal_ms": START_GOAL_MS, "ms": times(bench.starts)} if bench.starts else None
-    return json.dumps({"schema": "qplan-bench/2", "machine": machine(), "size": options.size,
-                       "threads": options.threads, "rounds": options.rounds,
-                       "block": options.block, "rss_goal_kib": RSS_GOAL_KIB, "rows": rows,
-                       "rates": rates_of(bench), "start": start, "large": bench.large,
-                       "skipped": bench.skipped})
-
-
-# ---- Tables --------------------------------------------------------------------------------------
-
-def cells(row):
-    """A line: job, against, goal, ratios and extremes, wall, base, memory."""
-    wall, base = row.seconds, row.bases
-    name = row.name
-    if row.imports:
-        name += f" ({statistics.median(row.imports):.1f} s are imports)"
-    return [name, row.against, f"{row.goal:.2f}" if row.goal else "-",
-            f"{statistics.median(row.ratios):.2f}", f"{statistics.median(cpu_ratios(row)):.2f}",
-            f"{min(row.ratios):.2f} .. {max(row.ratios):.2f}",
-            f"{statistics.median(wall):.3f}", f"{min(wall):.3f}", f"{spread(wall):.0f} %",
-            f"{statistics.median(base):.3f}", f"{min(base):.3f}", f"{spread(base):.0f} %",
-            f"{row.rss / 1024:.0f}"]
+RATE_HEAD = ["job", "level", "unit", "goal", "figure", "GB/s in all"]
 
 
 def rate_cells(bench, row, level):
@@ -221,7 +132,7 @@ def sections(bench):
             yield title, HEAD, lines
     lines = [rate_cells(bench, row, level) for row in bench.rates for level in row.seconds]
     if lines:
-        yield "Calibration, a core", ["job", "level", "unit", "goal", "figure", "GB/s in all"], lines
+        yield "Calibration, a core", RATE_HEAD, lines
     lines = []
     if bench.starts:
         lines.append(["qplan --version, ms", f"{START_GOAL_MS}",
