@@ -2,7 +2,10 @@
  * make.c - makes a checkpoint to measure with: the shapes of a Llama model with hidden 4096, ffn
  * 11008 and a vocabulary of 32000, weights of a bell shape with standard deviation 0.02.
  *
- *     bench-make OUT bf16|f16|f32 BYTES [large|small]        (small: tensors of 64 x 64)
+ *     bench-make OUT bf16|f16|f32 BYTES [large|small|same|heavy]
+ *
+ * small makes tensors of 64 x 64, same as many bytes in large ones; heavy makes tensors of
+ * 4096 x 1536 whose weights have heavy tails, as those of models do.
  *
  * 2143289344 bytes of bf16 are four layers. For fewer elements there are fewer layers and the
  * vocabulary shrinks with them, for more there are more layers; tensors are added until the size is
@@ -13,6 +16,7 @@
 #include "lib/base/alloc.h"
 #include "lib/model/dtype.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +40,7 @@ static const struct shape layer[] = {
 
 static const struct shape norm = {"norm", {4096}, 1}, small = {"w", {64, 64}, 2};
 static const struct shape same = {"w", {3000, 4096}, 2}; /* the bytes of 3000 small ones */
+static const struct shape heavy = {"w", {4096, 1536}, 2};
 
 /* The vocabulary, and the elements of the weights of four layers with it. */
 #define VOCABULARY 32000
@@ -51,15 +56,31 @@ static uint64_t next_random(void)
     return state;
 }
 
-static void make_block(enum qplan_dtype dtype, void *block)
+/* A number of a bell shape with deviation 1: four uniform numbers have the variance 4/12. */
+static double next_bell(void)
+{
+    double sum = 0;
+    for (int k = 0; k < 4; k++)
+        sum += (double)(next_random() >> 11) * 0x1p-53 - 0.5;
+    return sum * 1.732;
+}
+
+/* One over the deviation of five of them: what they divide has a t distribution of five. */
+static double next_tail(void)
+{
+    double sum = 0;
+    for (int k = 0; k < 5; k++) {
+        const double x = next_bell();
+        sum += x * x;
+    }
+    return 1 / sqrt(sum / 5);
+}
+
+static void make_block(enum qplan_dtype dtype, bool is_heavy, void *block)
 {
     static double x[BLOCK];
-    for (size_t i = 0; i < BLOCK; i++) {
-        double sum = 0;
-        for (int k = 0; k < 4; k++)
-            sum += (double)(next_random() >> 11) * 0x1p-53 - 0.5;
-        x[i] = sum * 0.0346; /* four uniform numbers have the variance 4/12 */
-    }
+    for (size_t i = 0; i < BLOCK; i++)
+        x[i] = next_bell() * 0.02 * (is_heavy ? next_tail() : 1);
     qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work->store(dtype, BLOCK, x, block);
 }
 
@@ -71,6 +92,7 @@ struct list {
     size_t n, cap;
     uint64_t elems, wanted; /* made so far, and to be made */
     uint8_t storage;
+    bool is_heavy;
 };
 
 static void add(struct list *list, const struct shape *shape, const char *prefix, size_t number)
@@ -111,11 +133,11 @@ static void list_alike(struct list *list, const struct shape *shape)
 /* ---- The file ----------------------------------------------------------------------------------
  */
 
-static int write_data(FILE *out, enum qplan_dtype dtype, uint64_t data_bytes)
+static int write_data(FILE *out, enum qplan_dtype dtype, bool is_heavy, uint64_t data_bytes)
 {
     const uint64_t width = qp_float_bytes(dtype);
     char *block = qp_alloc(BLOCK, width);
-    make_block(dtype, block);
+    make_block(dtype, is_heavy, block);
     for (uint64_t done = 0; done < data_bytes;) {
         size_t shift = (size_t)(next_random() % 4096) * width, length = BLOCK * width - shift;
         length = data_bytes - done < length ? (size_t)(data_bytes - done) : length;
@@ -144,7 +166,7 @@ static int write_file(const char *path, struct list *list, enum qplan_dtype dtyp
         perror(path);
         return 4;
     }
-    int status = write_data(out, dtype, data_bytes);
+    int status = write_data(out, dtype, list->is_heavy, data_bytes);
     if (status != 0)
         perror(path);
     return status;
@@ -155,14 +177,17 @@ int main(int argc, char **argv)
     enum qplan_dtype dtype;
     if (argc < 4 || !qplan_dtype_parse(argv[2], &dtype))
         return 2;
-    const bool is_small = argc > 4 && strcmp(argv[4], "small") == 0;
-    const bool is_same = argc > 4 && strcmp(argv[4], "same") == 0;
-    struct list list = {.storage = (uint8_t)qp_dtype_storage(dtype)};
+    const char *kind = argc > 4 ? argv[4] : "large";
+    const struct shape *alike = strcmp(kind, "small") == 0   ? &small
+                                : strcmp(kind, "same") == 0  ? &same
+                                : strcmp(kind, "heavy") == 0 ? &heavy
+                                                             : NULL;
+    struct list list = {.storage = (uint8_t)qp_dtype_storage(dtype), .is_heavy = alike == &heavy};
     list.wanted = strtoull(argv[3], NULL, 10) / qp_float_bytes(dtype);
-    list.cap = (size_t)(list.wanted / (is_small ? 64 * 64 : 4096 * 4096)) * 2 + 16;
+    list.cap = (size_t)(list.wanted / (alike == &small ? 64 * 64 : 4096 * 1024)) * 2 + 16;
     list.entries = qp_alloc(list.cap, sizeof *list.entries);
-    if (is_small || is_same)
-        list_alike(&list, is_small ? &small : &same);
+    if (alike)
+        list_alike(&list, alike);
     else
         list_large(&list);
     return write_file(argv[1], &list, dtype);

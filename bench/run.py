@@ -11,6 +11,8 @@ files, these are made anew for each run: the memory that they happen to lie in d
 of the time. Beside the ratio of seconds stands that of the time on any core, which other work on
 the machine changes less.
 
+Calibration is measured by itself: what one core does in a second, against goals.
+
 Peers are compared if they are there: llama-quantize on PATH, torch and safetensors in the virtual
 environment of --venv. What is left out is named, with the reason.
 """
@@ -28,11 +30,13 @@ import tempfile
 sys.dont_write_bytecode = True  # the source tree stays as it is
 
 import peers
+import rates
 import tables
 
 BLOCK = 256 << 10
 MODEL_BYTES = 2143289344  # four layers with the vocabulary: see make.c
 SMALL_BYTES = 30000 * 64 * 64 * 2
+HEAVY_BYTES = 8 * 4096 * rates.COLUMNS * 2
 LARGE_TENSORS, LARGE_SHAPE = 222, (11008, 4096)  # 20.02 GB of bf16
 STARTS = 20
 PAGE, HOLD_BLOCK = 4096, 256 << 10
@@ -161,7 +165,8 @@ def drop_caches():
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.rows, self.skipped, self.starts, self.large = [], [], [], []
+        self.rows, self.skipped, self.starts, self.large, self.rates = [], [], [], [], []
+        self.rate_bytes = 0  # of the source of rates
         self.folders = {}  # False: hot, True: cold
 
     # ---- Files and words -------------------------------------------------------------------------
@@ -203,6 +208,13 @@ class Bench:
         elif name == "gguf":
             peers.write_gguf(self.file(cold, "bf16"), path)
             return path
+        elif name in ("hessian", "importance"):
+            write = rates.write_hessian if name == "hessian" else rates.write_importance
+            write(path, self.file(cold, "heavy"))
+            return path
+        elif name == "heavy":
+            command = [self.tool("bench-make"), path, "bf16",
+                       str(min(self.options.size, HEAVY_BYTES)), name]
         elif name in ("small", "same"):
             size = min(self.options.size, SMALL_BYTES)
             command = [self.tool("bench-make"), path, "bf16", str(size), name]
@@ -356,6 +368,18 @@ class Bench:
             self.starts = [1000 * self.time([self.tool("qplan"), "--version"])[0]
                            for _ in range(STARTS)]
 
+    def run_rates(self):
+        rows = [row for row in rates.rows() if self.wanted("calibrate", row.name)]
+        if not rows:
+            return
+        levels = tables.levels()
+        for level in rates.LEVELS:
+            if level not in levels:
+                self.skip("calibrate", f"no {rates.LEVELS[level]}")
+        rates.measure(self, rows, levels, self.options.rounds)
+        self.remove(self.path(False, "out"))
+        self.rates, self.rate_bytes = rows, self.size(self.file(False, "heavy"))
+
     def run_cold(self):
         rows, parent = self.choose(cold_rows()), self.options.cold_folder
         if not rows:
@@ -404,6 +428,7 @@ class Bench:
         self.run_starts()
         self.run_rows(self.choose(hot_rows()), self.options.rounds)
         self.run_rows(self.choose(layout_rows()), self.options.rounds)
+        self.run_rates()
         self.run_cold()
         self.run_peers()
         self.run_large()
@@ -449,7 +474,7 @@ def parse_options():
                         help="a virtual environment with torch, safetensors and numpy")
     parser.add_argument("--only", default="", metavar="TEXT",
                         help="rows that have TEXT in 'section: name'; sections: hot, layouts, "
-                        "start, cold, peers, large")
+                        "calibrate, start, cold, peers, large")
     parser.add_argument("--keep", action="store_true", help="leave the files there")
     parser.add_argument("--json", action="store_true", help="everything, every run of it")
     parser.add_argument("--markdown", nargs="*", metavar="FILE",

@@ -6,6 +6,8 @@ import platform
 import re
 import statistics
 
+import rates
+
 RSS_GOAL_KIB, LAYOUT_RSS_GOAL_KIB, START_GOAL_MS = 32 << 10, 64 << 10, 10
 MARKS = r"(<!-- bench(: brief)? -->\n).*?(<!-- end of bench -->\n)"
 BRIEF = (("hot", "bf16 -> int8 per channel"), ("hot", "bf16 -> int4 g128"),
@@ -46,6 +48,12 @@ def machine():
             "system": "Linux " + ".".join(platform.release().split(".")[:2])}
 
 
+def levels():
+    """The levels of the section calibrate that this machine has."""
+    flags = first_line("/proc/cpuinfo", "flags").split()
+    return [level for level, flag in (("avx2", "avx2"), ("avx512", "avx512bw")) if flag in flags]
+
+
 def machine_text():
     it = machine()
     family = f" family {it['family']}" if it["family"] else ""
@@ -62,6 +70,13 @@ def setting_text(bench):
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
+def rates_of(bench):
+    return [{"name": row.name, "unit": row.unit, "level": level, "goal": row.goals[level],
+             "figure": row.figure(level, bench.rate_bytes), "cpu_seconds": times(row.seconds[level]),
+             "base_cpu_seconds": times(row.less_seconds[level])}
+            for row in bench.rates for level in row.seconds]
+
+
 def as_json(bench):
     options = bench.options
     rows = [{"section": row.section, "name": row.name, "against": row.against, "goal": row.goal,
@@ -72,7 +87,8 @@ def as_json(bench):
     return json.dumps({"schema": "qplan-bench/2", "machine": machine(), "size": options.size,
                        "threads": options.threads, "rounds": options.rounds,
                        "block": options.block, "rss_goal_kib": RSS_GOAL_KIB, "rows": rows,
-                       "start": start, "large": bench.large, "skipped": bench.skipped})
+                       "rates": rates_of(bench), "start": start, "large": bench.large,
+                       "skipped": bench.skipped})
 
 
 # ---- Tables --------------------------------------------------------------------------------------
@@ -95,6 +111,16 @@ HEAD = ["job", "against", "goal", "ratio", "CPU ratio", "from .. to", "wall s", 
         "against s", "min", "spread", "RSS MiB"]
 
 
+RATE_HEAD = ["job", "level", "unit", "goal", "figure", "GB/s in all"]
+
+
+def rate_cells(bench, row, level):
+    goal, digits = row.goals[level], 1 if row.less else 2
+    return [row.name, rates.LEVELS[level], row.unit, f"{goal:.{digits}f}" if goal else "-",
+            f"{row.figure(level, bench.rate_bytes):.{digits}f}",
+            f"{bench.rate_bytes / min(row.seconds[level]) / 1e9:.2f}"]
+
+
 def sections(bench):
     """Title, heads and lines of every table."""
     for section, title in (("hot", "Files in memory"),
@@ -104,6 +130,9 @@ def sections(bench):
         lines = [cells(row) for row in bench.rows if row.section == section]
         if lines:
             yield title, HEAD, lines
+    lines = [rate_cells(bench, row, level) for row in bench.rates for level in row.seconds]
+    if lines:
+        yield "Calibration, a core", RATE_HEAD, lines
     lines = []
     if bench.starts:
         lines.append(["qplan --version, ms", f"{START_GOAL_MS}",

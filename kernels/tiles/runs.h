@@ -80,24 +80,25 @@ static inline struct qp_band qp_band_at(const struct qp_tile *tile, size_t row, 
 /* A set of a tile, or what the tile has of it: some columns of the rows of a band. */
 struct qp_tile_set {
     size_t row, n_rows, col, n_cols;
-    size_t set, band_set; /* its number, and that of the first set of the band */
+    size_t set;
 };
 
 static inline struct qp_tile_set qp_tile_set_at(const struct qp_tile *tile, size_t row, size_t set)
 {
+    const size_t n_rows = qp_band_at(tile, row, set).n_rows;
     const size_t room = tile->col_width - tile->col_skip;
-    return (struct qp_tile_set){
-        row, qp_band_at(tile, row, set).n_rows, 0, tile->cols < room ? tile->cols : room, set, set};
+    return (struct qp_tile_set){row, n_rows, 0, tile->cols < room ? tile->cols : room, set};
 }
 
+/* Behind the last set of a band comes the first one of the next. */
 static inline void qp_tile_set_next(struct qp_tile_set *at, const struct qp_tile *tile)
 {
-    const size_t col = at->col + at->n_cols, left = tile->cols - col;
+    const size_t left = tile->cols - at->col - at->n_cols;
     if (left == 0) {
-        *at = qp_tile_set_at(tile, at->row + at->n_rows, at->band_set + qp_tile_cols(tile));
+        *at = qp_tile_set_at(tile, at->row + at->n_rows, at->set + 1);
         return;
     }
-    at->col = col;
+    at->col += at->n_cols;
     at->n_cols = left < tile->col_width ? left : tile->col_width;
     at->set++;
 }

@@ -121,8 +121,8 @@ static uint64_t see(const struct qp_calibration *c, unsigned pass, const struct 
 {
     if (pass == 0)
         return qp_ranges_see(c, pass, tile, src, state);
-    FOR_EACH_SET(tile, set)
-    count_set(c, tile, &set, src, (uint64_t *)state + set.set * bins_of(c));
+    FOR_EACH_SET (tile, set)
+        count_set(c, tile, &set, src, (uint64_t *)state + set.set * bins_of(c));
     return 0;
 }
 
@@ -304,8 +304,7 @@ static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile,
     chosen->n_others = qp_ranges_see(c, 0, tile, src, state);
     keep_ranges(c, n, state);
     fill_logs(&logs);
-    FOR_EACH_SET(tile, set)
-    {
+    FOR_EACH_SET (tile, set) {
         memset(state, 0, c->calibrator->state_bytes);
         count_set(c, tile, &set, src, state);
         if (!put_params(c, &logs, set.set, state, chosen->scale, chosen->zero))

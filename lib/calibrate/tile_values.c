@@ -109,8 +109,8 @@ void qp_values_walk(const struct qp_calibration *c, const struct qp_tile *tile, 
     w.take = take;
     w.ctx = ctx;
     if (qp_values_are_gathered(tile)) {
-        FOR_EACH_SET(tile, set)
-        walk_set(&w, &set);
+        FOR_EACH_SET (tile, set)
+            walk_set(&w, &set);
         return;
     }
     for (size_t row = 0; row < tile->rows; row++)

@@ -34,7 +34,7 @@ static const struct qp_op_kernel kernels[] = {
            " scale; zero_point " P " zero",
 
 #define ROW(G, VARIANT, P)                                                                         \
-    static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_Q,             \
+    static const struct qplan_op_field_info fields_##G[] = {QP_FIELDS_##G QP_FIELDS_INTEGER,       \
                                                             QP_FIELD_NONFINITE};                   \
     static const struct qplan_op_argument_info arguments_##G[] = {                                 \
         QP_ARGUMENT_DATA("input"),                                                                 \

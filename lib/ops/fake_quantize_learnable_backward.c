@@ -222,7 +222,7 @@ static const struct qp_op_kernel kernels[] = {KERNEL(QPLAN_ISA_AVX2),
     }
 #define ROW(G, VARIANT, P)                                                                         \
     static const struct qplan_op_field_info fields_##G[] = {                                       \
-        QP_FIELDS_##G QP_FIELDS_Q,                                                                 \
+        QP_FIELDS_##G QP_FIELDS_INTEGER,                                                           \
         {.name = "grad_factor",                                                                    \
          .type = QPLAN_FIELD_REAL,                                                                 \
          .fallback = "1",                                                                          \

@@ -34,23 +34,26 @@
         .about = "of the codes; fewer than 8 bits are a dense stream of U8, low bits first, in "   \
                  "rows that begin a byte"                                                          \
     }
-#define QP_CODE_NAMES                                                                              \
-    "int8|uint8|int4|uint4|int16|uint16|int2|int3|int5|int6|int7|uint2|uint3|uint5|uint6|uint7|"   \
-    "f8e4m3|f8e5m2|f4e2m1|nf4"
+#define QP_INTEGER_NAMES                                                                           \
+    "int8|uint8|int4|uint4|int16|uint16|int2|int3|int5|int6|int7|uint2|uint3|uint5|uint6|uint7"
+#define QP_CODE_NAMES    QP_INTEGER_NAMES "|f8e4m3|f8e5m2|f4e2m1|nf4"
 #define QP_CODE_STORAGES "I8|U8|F8_E4M3|F8_E5M2"
 
-/* q_min and q_max of operators that have no codes. */
-#define QP_FIELDS_Q QP_FIELD_Q("q_min", "-128"), QP_FIELD_Q("q_max", "127")
-
 /* The same where a code type may be named. */
-#define QP_FIELDS_CODE                                                                             \
+#define QP_FIELDS_CODE_OF(NAMES, ABOUT)                                                            \
     {.name = "code_dtype",                                                                         \
      .type = QPLAN_FIELD_NAME,                                                                     \
      .fallback = "(integers from q_min to q_max)",                                                 \
-     .names = QP_CODE_NAMES,                                                                       \
-     .about = "the codes that are meant; those of floats and nf4 have no q_min and q_max"},        \
+     .names = (NAMES),                                                                             \
+     .about = "the codes that are meant; " ABOUT},                                                 \
         QP_FIELD_Q("q_min", "(that of code_dtype, else -128)"),                                    \
         QP_FIELD_Q("q_max", "(that of code_dtype, else 127)")
+#define QP_FIELDS_CODE                                                                             \
+    QP_FIELDS_CODE_OF(QP_CODE_NAMES, "those of floats and nf4 have no q_min and q_max")
+
+/* Where zero points are trained. */
+#define QP_FIELDS_INTEGER                                                                          \
+    QP_FIELDS_CODE_OF(QP_INTEGER_NAMES, "not floats and nf4, which have no zero point to train")
 
 /* Float data, which an output of its dtype and layout may overwrite. */
 #define QP_ARGUMENT_DATA(NAME)                                                                     \

@@ -230,27 +230,17 @@ static enum qplan_status use_positive(struct qplan_plan *plan, struct qplan_erro
     return QPLAN_OK;
 }
 
-/* Rounding by a Hessian works in f32, row by row with the sets of a row. */
+/* Rounding by a Hessian works in f32. */
 static enum qplan_status check_rounded(const struct qplan_plan *plan, struct qplan_error *err)
 {
     char subject[512];
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const struct qp_plan_tensor *t = &plan->tensors[i];
-        const uint64_t n_columns = t->source->rank ? t->source->shape[t->source->rank - 1] : 1;
-        if (!qp_is_quantized(t) || !t->calibrator->rounds)
-            continue;
-        (void)qp_checkpoint_subject(subject, plan->checkpoint, t->source);
-        if (t->source->storage == QPLAN_STORAGE_F64)
-            return qp_fail(err, QPLAN_ERR_INVALID, subject,
+        if (qp_is_quantized(t) && t->calibrator->rounds && t->source->storage == QPLAN_STORAGE_F64)
+            return qp_fail(err, QPLAN_ERR_INVALID,
+                           qp_checkpoint_subject(subject, plan->checkpoint, t->source),
                            "%s is not for this type: expected F32, F16 or BF16, found F64",
                            t->calibrator->name);
-        const struct qplan_scheme *scheme = t->result.scheme;
-        if (t->result.is_flat && scheme->granularity == QPLAN_PER_GROUP &&
-            n_columns % scheme->group != 0)
-            return qp_fail(err, QPLAN_ERR_INVALID, subject,
-                           "%s is not for groups that go on from row to row: expected rows of a "
-                           "multiple of %" PRIu64 ", found %" PRIu64,
-                           t->calibrator->name, scheme->group, n_columns);
     }
     return QPLAN_OK;
 }

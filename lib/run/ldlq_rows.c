@@ -37,7 +37,8 @@ struct engine {
     struct qp_code_rule rule;
     struct qp_sets sets;
     uint64_t n, n_rows;     /* columns, and rows of the last axis */
-    uint64_t width, n_sets; /* columns of a set in a row, sets of a row */
+    uint64_t width, n_sets; /* columns of a set in a row, sets of a row at the most */
+    bool goes_on;           /* sets do not begin with each row */
     struct qp_flat flat;
 };
 
@@ -49,9 +50,12 @@ struct buffers {
     float *x;             /* places of all blocks, of all rows each: values, then errors */
     float *scale, *w, *y; /* of sets, of all rows each; of the columns of a panel; of one column */
     int32_t *zero;        /* of sets, likewise */
-    uint8_t *column;      /* codes of a column */
-    uint8_t *codes;       /* row by row */
-    void *image;          /* as they are stored */
+    uint64_t *begun;      /* columns of the first set of a row that are in rows before it */
+    float *column_scale;  /* of the sets of one column, of all rows, where sets go on */
+    int32_t *column_zero;
+    uint8_t *column; /* codes of a column */
+    uint8_t *codes;  /* row by row */
+    void *image;     /* as they are stored */
     struct qp_param_window window;
     struct qp_value_room values;
 };
@@ -110,6 +114,9 @@ static void carve(struct qp_carve *carve, size_t tile_bytes, const struct qp_job
     b->y = qp_take(carve, rows * sizeof *b->y);
     b->scale = qp_take(carve, n_sets * sizeof *b->scale);
     b->zero = qp_take(carve, n_sets * sizeof *b->zero);
+    b->begun = qp_take(carve, rows * sizeof *b->begun);
+    b->column_scale = qp_take(carve, rows * sizeof *b->column_scale);
+    b->column_zero = qp_take(carve, rows * sizeof *b->column_zero);
     b->column = qp_take(carve, rows);
     b->codes = qp_take(carve, rows * e->n);
     b->image = qp_take(carve, QP_IMAGE_ROOM(rows * e->n, 1));
@@ -188,14 +195,36 @@ static enum qplan_status read_params(const struct rows *r, uint64_t set, uint64_
     return QPLAN_OK;
 }
 
-/* The parameters of a row from those in the window on, into its lane. */
-static void put_params(const struct rows *r, uint64_t row, uint64_t from)
+/* The set behind the last one of a row of the last axis. */
+static uint64_t end_set(const struct engine *e, uint64_t row)
+{
+    return e->goes_on ? ((row + 1) * e->n - 1) / e->width + 1 : first_set(e, row) + e->n_sets;
+}
+
+/* The n parameters of a row from those in the window on, into its lane. */
+static void put_params(const struct rows *r, uint64_t row, uint64_t from, uint64_t n)
 {
     const struct buffers *b = r->b;
     const float *scale = b->window.scale;
-    for (uint64_t i = 0; i < r->e->n_sets; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         b->scale[i * b->rows + row] = scale[from + i];
         b->zero[i * b->rows + row] = b->window.zero[from + i];
+    }
+}
+
+/* Lanes without a row make some codes too. */
+static void clear_params(const struct rows *r)
+{
+    const struct engine *e = r->e;
+    const struct buffers *b = r->b;
+    for (uint64_t i = 0; i < e->n_sets * b->rows; i++) {
+        b->scale[i] = 1;
+        b->zero[i] = 0;
+    }
+    for (uint64_t i = 0; i < b->rows; i++) {
+        b->begun[i] = e->goes_on ? (r->first + i) * e->n % e->width : 0;
+        b->column_scale[i] = 1;
+        b->column_zero[i] = 0;
     }
 }
 
@@ -203,21 +232,16 @@ static void put_params(const struct rows *r, uint64_t row, uint64_t from)
 static enum qplan_status take_params(const struct rows *r, struct qplan_error *err)
 {
     const struct engine *e = r->e;
-    const uint64_t first = first_set(e, r->first);
-    uint64_t from = 0, n = r->n * e->n_sets;
-    for (uint64_t i = 0; i < e->n_sets * r->b->rows; i++) {
-        r->b->scale[i] = 1;
-        r->b->zero[i] = 0;
-    }
-    const bool is_flat = first_set(e, r->first + r->n - 1) == first + n - e->n_sets;
-    if (is_flat)
-        QP_TRY(read_params(r, first, n, err));
+    const uint64_t first = first_set(e, r->first), end = end_set(e, r->first + r->n - 1);
+    const bool follow = e->goes_on || end - first == r->n * e->n_sets;
+    clear_params(r);
+    if (follow)
+        QP_TRY(read_params(r, first, end - first, err));
     for (uint64_t i = 0, last = UINT64_MAX; i < r->n; i++) {
-        const uint64_t set = first_set(e, r->first + i);
-        from = is_flat ? i * e->n_sets : 0;
-        if (!is_flat && set != last)
-            QP_TRY(read_params(r, set, e->n_sets, err));
-        put_params(r, i, from);
+        const uint64_t set = first_set(e, r->first + i), n = end_set(e, r->first + i) - set;
+        if (!follow && set != last)
+            QP_TRY(read_params(r, set, n, err));
+        put_params(r, i, follow ? set - first : 0, n);
         last = set;
     }
     return QPLAN_OK;
@@ -235,6 +259,27 @@ static void put_errors(size_t n, const float *w, const float *y, float *error)
     }
 }
 
+/* The parameters of a column, of all rows each. */
+struct column {
+    const float *scale;
+    const int32_t *zero;
+};
+
+static struct column column_of(const struct rows *r, uint32_t col)
+{
+    const struct engine *e = r->e;
+    const struct buffers *b = r->b;
+    const uint64_t at = col / e->width * b->rows;
+    if (!e->goes_on)
+        return (struct column){b->scale + at, b->zero + at};
+    for (uint64_t i = 0; i < r->n; i++) {
+        const uint64_t from = (b->begun[i] + col) / e->width * b->rows + i;
+        b->column_scale[i] = b->scale[from];
+        b->column_zero[i] = b->zero[from];
+    }
+    return (struct column){b->column_scale, b->column_zero};
+}
+
 /* Codes of a column, whose terms are all there; its errors take its place. */
 static void make_column(const struct rows *r, uint32_t col, const float *w, float *x)
 {
@@ -242,10 +287,9 @@ static void make_column(const struct rows *r, uint32_t col, const float *w, floa
     const struct buffers *b = r->b;
     const size_t n = (size_t)b->rows;
     const struct qp_tile tile = {.rows = 1, .cols = n, .band_rows = 1, .col_width = 1};
-    const float *scale = b->scale + col / e->width * n;
-    const int32_t *zero = b->zero + col / e->width * n;
-    e->quantizer->quantize(&tile, x, &e->rule, scale, zero, b->column);
-    e->quantizer->dequantize(&tile, b->column, &e->rule, scale, zero, b->y);
+    const struct column params = column_of(r, col);
+    e->quantizer->quantize(&tile, x, &e->rule, params.scale, params.zero, b->column);
+    e->quantizer->dequantize(&tile, b->column, &e->rule, params.scale, params.zero, b->y);
     put_errors(n, w, b->y, x);
     for (uint64_t i = 0; i < r->n; i++)
         b->codes[i * e->n + col] = b->column[i];
@@ -332,11 +376,13 @@ static void prepare(struct engine *e, const struct qp_ldlq_work *work,
     if (work->factors)
         e->tensor.factor = work->factors[t - work->plan->tensors];
     e->rule = qp_stored_rule(&e->tensor);
-    qp_sets_make(&e->sets, t->result.scheme, t->source->shape, t->source->rank);
-    e->n = e->sets.last_len;
+    qp_tensor_sets(&e->sets, &t->result);
+    e->n = t->source->shape[t->source->rank - 1];
     e->n_rows = e->sets.n_elems / e->n;
-    e->width = qp_min_u64(e->sets.col_width, e->n);
-    e->n_sets = qp_div_up(e->n, e->width);
+    e->goes_on = t->result.is_flat && t->result.scheme->granularity == QPLAN_PER_GROUP &&
+                 e->n % e->sets.col_width != 0;
+    e->width = e->goes_on ? e->sets.col_width : qp_min_u64(e->sets.col_width, e->n);
+    e->n_sets = qp_div_up(e->n, e->width) + e->goes_on; /* a row may begin and end within one */
     e->products = qp_product_kernels(isa);
     e->kernels = qp_source_kernels(row->dtype, isa);
     e->quantizer = qp_quantizer(QPLAN_F32, e->rule.kind, isa);

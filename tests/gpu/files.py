@@ -4,14 +4,17 @@
     files.py --qplan PATH --data testdata/qplan [--device opencl]     exit 77 without the device
 
 Every golden case must have its golden bytes; a checkpoint of awkward shapes must have the CPU's, in
-every granularity, with other thread counts and caps; errors must have the CPU's words.
+every granularity, by every method that chooses parameters, with other thread counts and caps; errors
+must have the CPU's words.
 """
 
 import argparse
+import array
 import hashlib
 import importlib.util
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -30,6 +33,14 @@ SETTINGS = ((), ("--threads", "1"), ("--threads", "3", "--device-memory", "2M"),
 # Codes of floats and tables: every type, every scale, every granularity.
 FLOATS = ("f8e4m3:c0", "f8e4m3:t:f16", "f8e5m2:b64x100:bf16", "f8e5m2:g32:e8m0", "f4e2m1:g16:f8e4m3",
           "f4e2m1:g7:e8m0", "nf4:g40:f16", "nf4:c-1:f8e4m3")
+# Methods that choose parameters, each with every kind of codes and of scales.
+CALIBRATED = ("int4:g128", "int4:g40:asym:bf16", "uint4:g40:bias:f16", "int3:c-1:bf16", "int8:c0",
+              "int8:t", "int4:b3x5", "int8:g32:e8m0", "uint4:g16:f8e4m3", "f8e4m3:c0",
+              "f4e2m1:g16:f8e4m3", "f4e2m1:g32:e8m0", "nf4:g40:f16")
+METHODS = ("mse", "mse:best", "percentile:97.5", "entropy:512")
+
+# The tensor that has a Hessian, and how many of its columns go together.
+ROUNDED, ROUNDED_COLS, TOGETHER = "c.f16", 640, 128
 
 
 class Bench:
@@ -79,6 +90,52 @@ def check_schemes(bench, model):
         for settings in SETTINGS[2:] if scheme in FLOATS else SETTINGS:
             bench.same(f"{scheme} {' '.join(settings)}", model, "--scheme", scheme,
                        "--indivisible", "ragged", settings=settings)
+
+
+def write_floats(path, tensors):
+    """Tensors of F32 by name, as shape and numbers."""
+    header, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        blob = array.array("f", numbers).tobytes()
+        header[name] = {"dtype": "F32", "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(blob)]}
+        data += blob
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_importance(path, model):
+    with open(model, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    columns = {name: entry["shape"][-1] for name, entry in header.items() if len(entry["shape"]) > 1}
+    write_floats(path, {name: ([n], [1 + i * 7 % 13 for i in range(n)])
+                        for name, n in columns.items()})
+
+
+def write_hessian(path):
+    block = [0.75 ** abs(i - j) for i in range(TOGETHER) for j in range(TOGETHER)]
+    shape = [ROUNDED_COLS // TOGETHER, TOGETHER, TOGETHER]
+    write_floats(path, {f"{ROUNDED}.hessian": (shape, block * shape[0])})
+
+
+def check_calibration(bench, model):
+    """Parameters are the CPU's, whoever makes the codes; codes that a Hessian rounds are, too."""
+    importance, hessian = bench.folder / "importance", bench.folder / "hessian"
+    write_importance(importance, model)
+    write_hessian(hessian)
+    for number, scheme in enumerate(CALIBRATED):
+        one = METHODS[number % len(METHODS)]
+        how = ("--scheme", scheme, "--indivisible", "ragged", "--calibrate")
+        can_weigh = "entropy" not in one and "percentile" not in one
+        for method, settings in ((METHODS[0], SETTINGS[2]), (one, ("--memory", "8M"))):
+            bench.same(f"{scheme} {method} {' '.join(settings)}", model, *how, method,
+                       settings=settings)
+        bench.same(f"{scheme} with importance", model, *how, one if can_weigh else METHODS[0],
+                   "--importance", importance, settings=SETTINGS[1])
+    for scheme in ("int4:g128", "f8e4m3:c0", "nf4:g40:f16"):
+        status = bench.same(f"{scheme} ldlq", model, "--scheme", scheme, "--include", ROUNDED,
+                            "--hessian", hessian, settings=SETTINGS[1])
+        bench.check(f"{scheme} ldlq", status == 0, status)
 
 
 def check_folders(bench, tiny):
@@ -143,6 +200,7 @@ def main():
         golden.write_model(model)
         check_golden(bench, args.data.resolve())
         check_schemes(bench, model)
+        check_calibration(bench, model)
         check_folders(bench, args.data.resolve().parent / "tiny-llama.safetensors")
         check_reports(bench, model)
         check_errors(bench, args.data.resolve(), model)

@@ -6,7 +6,8 @@
 A case is a safetensors file: inputs by name, results as expect.NAME, and metadata: op, desc (the
 fields as JSON), compare (bit, ulp:N or rel:X; compare.NAME for one output) or exit (the run must be
 refused with that code, a message, and no output). Each case runs on one thread and on three, and at
-every instruction set level of the machine; the files must be the same.
+every instruction set level of the machine; the files must be the same, also where the type of the
+codes is named instead of their ends.
 
 --device: every case, or every N-th, whose operator has a kernel for devices runs on the CPU and on
 that device instead; exit 77 where there is none.
@@ -27,6 +28,7 @@ import numpy
 NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "F8_E4M3": "u1", "F8_E5M2": "u1",
          "F8_E8M0": "u1", "I8": "i1", "U8": "u1", "I16": "<i2", "U16": "<u2", "I32": "<i4", "I64": "<i8"}
 FLOATS = ("F64", "F32", "F16", "BF16")
+ENDS = {(-8, 7): "int4", (0, 15): "uint4", (-128, 127): "int8", (0, 255): "uint8"}
 
 
 def read(path):
@@ -83,6 +85,14 @@ def differs(rule, got, want):
            f"{x[at]!r}, expected {y[at]!r}"
 
 
+def by_type(op, desc):
+    """Fields that name the type of codes whose ends are q_min and q_max; None where there is none."""
+    code = ENDS.get((desc.get("q_min"), desc.get("q_max")))
+    if not code or not op.startswith("fake_quantize"):
+        return None
+    return {**{key: desc[key] for key in desc if key not in ("q_min", "q_max")}, "code_dtype": code}
+
+
 class Runner:
     def __init__(self, qplan, folder, device):
         self.qplan, self.folder, self.device = qplan, folder, device
@@ -97,7 +107,8 @@ class Runner:
         return {**os.environ, "QPLAN_CPU": level}
 
     def run(self, case, op, desc, level, threads, device="cpu"):
-        out = pathlib.Path(self.folder) / f"{case.stem}-{level}-{threads}-{device}.out"
+        named = "-named" if "code_dtype" in desc else ""
+        out = pathlib.Path(self.folder) / f"{case.stem}-{level}-{threads}-{device}{named}.out"
         fields = [word for key, value in desc.items() for word in
                   ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
         done = subprocess.run([self.qplan, "op", "run", op, *fields, "--threads", str(threads),
@@ -106,6 +117,8 @@ class Runner:
         return done, out
 
     def runs(self, case, op, desc):
+        if named := by_type(op, desc):
+            yield ("the type named", *self.run(case, op, named, "scalar", 1, self.device or "cpu"))
         if self.device:
             yield ("the CPU", *self.run(case, op, desc, "scalar", 1))
             yield (self.device, *self.run(case, op, desc, "scalar", 1, self.device))

@@ -69,7 +69,7 @@ def quantize(t, scale, zero, ends):
     return code, (code - zero) * scale
 
 
-def ldlq(x, hessian, scale, zero, ends):
+def ldlq(x, hessian, scale, zero, ends, quantize=quantize):
     """Codes row by row, in long double; scale and zero are those of each element."""
     order = order_of(np.diag(hessian))
     a = damped(hessian)[np.ix_(order, order)]
@@ -85,6 +85,14 @@ def ldlq(x, hessian, scale, zero, ends):
         t = w[:, k] + (w[:, :k] - q[:, :k]) @ factor[:k, k]
         codes[order[k]], q[:, k] = quantize(t, scale[:, order[k]], zero[:, order[k]], ends)
     return np.stack([codes[i] for i in range(n)], 1).astype(np.int64)
+
+
+def nearest_of(book):
+    """The same of codes that are places in a table: of equally near values the lower one."""
+    def quantize_by(t, scale, zero, ends):
+        code = np.abs(t[:, None] - scale[:, None] * book).argmin(1)
+        return code, scale * book[code]
+    return quantize_by
 
 
 def gptq(x, hessian, scale, zero, ends):
@@ -282,6 +290,36 @@ def check_layouts(model):
             run(model.qplan, "verify", "-q", out, folder, expected=1)
 
 
+def check_flat_groups(model):
+    """Groups of bitsandbytes that go on from row to row: more, and fewer, columns than a group."""
+    rng = np.random.default_rng(11)
+    folder, path, out = model.folder / "flat", model.folder / "fh", model.folder / "flat-out"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    for rows, cols in ((71, 100), (40, 24), (33, 150), (3, 7)):
+        x = (rng.standard_t(5, (rows, cols)) * 0.02).astype(np.float32)
+        hessian = hessian_of(rng, cols)
+        stored.write(folder / "model.safetensors", {NAME: stored.packed("F32", x)})
+        write_hessian(path, {NAME: hessian})
+        made = set()
+        for flags in ((), ("--threads", "1", "--memory", "2M"), ("--threads", "7")):
+            run(model.qplan, "quantize", "-q", folder, "-o", out, "--force", "--preset", "nf4",
+                "--hessian", path, *flags)
+            made.add((out / "model.safetensors").read_bytes())
+        tensors = stored.read_file(out / "model.safetensors")
+        raw = np.frombuffer(tensors[NAME].data, np.uint8)
+        codes = np.stack([raw >> 4, raw & 15], -1).reshape(-1)[:x.size].reshape(x.shape)
+        book = stored.values(tensors[NAME + ".quant_map"]).astype(np.longdouble)
+        scale = stored.values(tensors[NAME + ".absmax"]).astype(np.longdouble)
+        scale = np.repeat(scale.reshape(-1), 64)[:x.size].reshape(x.shape)
+        expected = ldlq(x, hessian, scale, scale, None, nearest_of(book))
+        same = (expected == codes).mean()
+        if len(made) != 1 or same < 0.999:
+            raise AssertionError(f"{rows} x {cols}: {len(made)} files, {same} of the codes are those "
+                                 "of ldlq")
+        run(model.qplan, "verify", "-q", "--exact", "--hessian", path, out, folder)
+
+
 # ---- Files -----------------------------------------------------------------------------------------
 
 def check_names(model):
@@ -469,7 +507,7 @@ def main():
     qplan = parser.parse_args().qplan
     checks = (check_references, check_nearest, check_determinism, check_blocks, check_losses,
               check_names, check_documents, check_proof, check_values, check_faults, check_usage,
-              check_memory, check_layouts)
+              check_memory, check_layouts, check_flat_groups)
     with tempfile.TemporaryDirectory() as name:
         model = Model(pathlib.Path(name), qplan, np.random.default_rng(18))
         for check in checks:
