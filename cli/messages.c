@@ -155,6 +155,8 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_EXACT] = ("not provable without --exact and the --hessian that it was made "
                                 "with; --allow-unproven only measures it"),
         [QPLAN_ADVICE_UNQUANTIZED] = "--allow-unquantized proves a mere copy",
+        [QPLAN_ADVICE_EXCHANGE] =
+            "SOURCE is quantized and FILE is not: the other order may be meant",
     };
     return texts[advice];
 }

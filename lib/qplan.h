@@ -78,7 +78,9 @@ enum qplan_advice {
     QPLAN_ADVICE_HESSIAN,     /* .hessian of the options or the document names the file */
     QPLAN_ADVICE_EXACT,       /* .exact of qplan_inspect_options proves it with the file that it was
                                * made with; .allow_unproven goes without */
-    QPLAN_ADVICE_UNQUANTIZED  /* .allow_unquantized of qplan_inspect_options takes a mere copy */
+    QPLAN_ADVICE_UNQUANTIZED, /* .allow_unquantized of qplan_inspect_options takes a mere copy */
+    QPLAN_ADVICE_EXCHANGE     /* the source is quantized and the checkpoint is not: the other way
+                               * round .against is what was quantized */
 };
 
 /* No error in this struct points anywhere: it may be copied and outlives every object. */
