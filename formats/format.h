@@ -164,9 +164,10 @@ struct qp_format {
     enum qplan_status (*describe)(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err);
 
-    /* Whether a stored tensor only says how others are stored: it is no tensor of its own. NULL:
-     * none is. */
-    bool (*is_note)(const struct qp_listing *listing, const struct qplan_entry *entry);
+    /* Whether a stored tensor only says how some of these quantized ones are stored, which are in
+     * the order of their names: it is no tensor of its own. NULL: none is. */
+    bool (*is_note)(const struct qp_listing *listing, const struct qplan_entry *entry,
+                    const struct qp_tensor *tensors, size_t n);
 
     /*
      * Makes a scheme that was asked for a tensor of this storage what the layout stores: what the

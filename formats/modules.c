@@ -50,12 +50,22 @@ bool qp_has_span(const struct qp_spans *spans, struct qp_span span)
 /* ---- Names of modules --------------------------------------------------------------------------
  */
 
+/* The module of experts that are in one tensor without a name of its own, as M.experts.down_proj:
+ * M.experts. Engines look for that name. */
+static struct qp_span experts_of(const struct qp_tensor *t)
+{
+    static const char experts[] = ".experts.";
+    const char *found = t->rank == 3 ? strstr(t->name, experts) : NULL;
+    return found ? (struct qp_span){t->name, (size_t)(found - t->name) + sizeof experts - 2}
+                 : (struct qp_span){NULL, 0};
+}
+
 struct qp_span qp_module_of(const struct qp_tensor *t)
 {
     static const char suffix[] = ".weight";
     return t->rank >= 2 && qp_name_ends(t->name, t->name_len, suffix)
                ? (struct qp_span){t->name, t->name_len - (sizeof suffix - 1)}
-               : (struct qp_span){NULL, 0};
+               : experts_of(t);
 }
 
 bool qp_next_component(struct qp_span *rest, struct qp_span *component)

@@ -30,7 +30,8 @@ void qp_sort_spans(struct qp_spans *spans);
 /* Whether a sorted list has a text. */
 bool qp_has_span(const struct qp_spans *spans, struct qp_span span);
 
-/* M of a matrix called M.weight; empty for any other tensor. */
+/* M of a matrix called M.weight, and M.experts of experts in one tensor, as M.experts.down_proj;
+ * empty for any other tensor. */
 struct qp_span qp_module_of(const struct qp_tensor *tensor);
 
 /* Cuts the next component off a name; false when none is left. */

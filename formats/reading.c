@@ -346,6 +346,20 @@ static enum qplan_status read_described(struct reader *r, struct qp_tensor **ten
     return QPLAN_OK;
 }
 
+/* The scheme of a tensor, with groups that are as long as the rows of a matrix taken for its rows:
+ * nothing that is stored tells which they are. */
+static struct qplan_scheme scheme_in_rows(const struct qp_format *format, const struct qp_tensor *t)
+{
+    struct qplan_scheme scheme = *t->scheme;
+    if (!format->is_flat && t->rank == 2 && scheme.granularity == QPLAN_PER_GROUP &&
+        scheme.group >= t->shape[1]) {
+        scheme.granularity = QPLAN_PER_CHANNEL;
+        scheme.group = 0;
+        scheme.axis = 0;
+    }
+    return scheme;
+}
+
 /* What a record says of a tensor is what an engine takes from config.json and the shapes. */
 static enum qplan_status compare_tensor(const struct reader *r, const struct qp_tensor *recorded,
                                         const struct qp_tensor *described)
@@ -363,7 +377,9 @@ static enum qplan_status compare_tensor(const struct reader *r, const struct qp_
     if (!qp_same_shape(recorded->shape, recorded->rank, described->shape, described->rank))
         return qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->shown,
                        "the record of %s has another shape than its parts", quoted);
-    if (qp_scheme_told(recorded->scheme, described->scheme, r->format->has_open_symmetry))
+    const struct qplan_scheme ours = scheme_in_rows(r->format, recorded);
+    const struct qplan_scheme theirs = scheme_in_rows(r->format, described);
+    if (qp_scheme_told(&ours, &theirs, r->format->has_open_symmetry))
         return QPLAN_OK;
     (void)qplan_scheme_format(described->scheme, expected);
     (void)qplan_scheme_format(recorded->scheme, found);

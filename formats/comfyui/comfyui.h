@@ -50,7 +50,8 @@ enum qplan_status qp_comfy_header_describe(const struct qp_listing *listing, str
 bool qp_comfy_is_old_mark(const struct qplan_entry *entry, enum qplan_dtype *dtype);
 
 /* Rows of struct qp_format, and what describes the layer of an old scale. */
-bool qp_comfy_is_note(const struct qp_listing *listing, const struct qplan_entry *entry);
+bool qp_comfy_is_note(const struct qp_listing *listing, const struct qplan_entry *entry,
+                      const struct qp_tensor *tensors, size_t n);
 unsigned qp_comfy_old_parts(const struct qp_tensor *t, struct qp_arena *arena,
                             struct qp_part *parts, struct qplan_entry *entries);
 enum qplan_status qp_comfy_old_describe(const struct qp_listing *listing, struct qp_arena *arena,

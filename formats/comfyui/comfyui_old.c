@@ -11,6 +11,8 @@
 #include "lib/base/alloc.h"
 #include "lib/model/dtype.h"
 
+#include <string.h>
+
 static const char weight[] = ".weight", old_mark[] = "scaled_fp8", old_scale[] = QP_COMFY_OLD_SCALE,
                   old_input[] = ".scale_input";
 
@@ -56,27 +58,69 @@ bool qp_comfy_is_old_mark(const struct qplan_entry *entry, enum qplan_dtype *dty
            entry->storage == QPLAN_STORAGE_F32;
 }
 
-/* The old mark, and what would scale inputs of layers. */
-bool qp_comfy_is_note(const struct qp_listing *listing, const struct qplan_entry *entry)
+/* The old mark of the shortest prefix of a name, up to some dot or none; NULL if it has none. */
+static const struct qplan_entry *find_old_mark(const struct qp_listing *listing, const char *name,
+                                               size_t n, enum qplan_dtype *dtype)
 {
-    const size_t n = entry->name_len - (sizeof old_input - 1);
-    enum qplan_dtype dtype;
-    return qp_comfy_is_old_mark(entry, &dtype) ||
-           (qp_name_ends(entry->name, entry->name_len, old_input) &&
-            qp_listing_sibling(listing, entry->name, n, old_scale));
+    const struct qplan_entry *found = qp_listing_sibling(listing, name, 0, old_mark);
+    bool is_mark = qp_comfy_is_old_mark(found, dtype);
+    for (size_t i = 0; i < n && !is_mark; i++) {
+        if (name[i] != '.')
+            continue;
+        found = qp_listing_sibling(listing, name, i + 1, old_mark);
+        is_mark = qp_comfy_is_old_mark(found, dtype);
+    }
+    return is_mark ? found : NULL;
 }
 
-/* Whether a prefix of a name, up to some dot or none, has an old mark. */
-static bool find_old_mark(const struct qp_listing *listing, const char *name, size_t n,
-                          enum qplan_dtype *dtype)
+/* ---- Notes -------------------------------------------------------------------------------------
+ * A stored tensor that no old layer needs is one of its own, whatever its name.
+ */
+
+static bool is_old(const struct qp_tensor *t)
 {
-    bool found = qp_comfy_is_old_mark(qp_listing_sibling(listing, name, 0, old_mark), dtype);
-    for (size_t i = 0; i < n && !found; i++) {
-        if (name[i] == '.')
-            found = qp_comfy_is_old_mark(qp_listing_sibling(listing, name, i + 1, old_mark), dtype);
-    }
-    return found;
+    return t && t->variant >= QP_COMFY_OLD;
 }
+
+/* Whether an entry is what all old layers of its prefix, one at least, are marked with. */
+static bool marks_some(const struct qp_listing *listing, const struct qplan_entry *entry,
+                       const struct qp_tensor *tensors, size_t n)
+{
+    const size_t n_prefix = entry->name_len - (sizeof old_mark - 1);
+    enum qplan_dtype dtype;
+    if (find_old_mark(listing, entry->name, n_prefix, &dtype) != entry)
+        return false;
+    for (size_t i = qp_tensors_before(tensors, n, entry->name, n_prefix);
+         i < n && tensors[i].name_len >= n_prefix &&
+         memcmp(tensors[i].name, entry->name, n_prefix) == 0;
+         i++) {
+        if (is_old(&tensors[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether an entry would scale the inputs of an old layer. */
+static bool scales_inputs(const struct qp_listing *listing, const struct qplan_entry *entry,
+                          const struct qp_tensor *tensors, size_t n)
+{
+    const struct qplan_entry *codes =
+        qp_listing_sibling(listing, entry->name, entry->name_len - (sizeof old_input - 1), weight);
+    return codes && is_old(qp_tensors_find(tensors, n, codes->name, codes->name_len));
+}
+
+bool qp_comfy_is_note(const struct qp_listing *listing, const struct qplan_entry *entry,
+                      const struct qp_tensor *tensors, size_t n)
+{
+    enum qplan_dtype dtype;
+    return qp_comfy_is_old_mark(entry, &dtype)
+               ? marks_some(listing, entry, tensors, n)
+               : qp_name_ends(entry->name, entry->name_len, old_input) &&
+                     scales_inputs(listing, entry, tensors, n);
+}
+
+/* ---- Layers ------------------------------------------------------------------------------------
+ */
 
 enum qplan_status qp_comfy_old_describe(const struct qp_listing *listing, struct qp_arena *arena,
                                         const struct qplan_entry *scale, struct qp_tensor **tensors,
@@ -86,7 +130,7 @@ enum qplan_status qp_comfy_old_describe(const struct qp_listing *listing, struct
     const struct qplan_entry *codes = qp_listing_sibling(listing, scale->name, n_layer, weight);
     enum qplan_dtype dtype = QPLAN_F8E4M3;
     char subject[512];
-    const bool is_marked = find_old_mark(listing, scale->name, n_layer, &dtype);
+    const bool is_marked = find_old_mark(listing, scale->name, n_layer, &dtype) != NULL;
     const struct qplan_scheme scheme = {
         .dtype = dtype, .granularity = QPLAN_PER_TENSOR, .scale_dtype = QPLAN_F32};
     if (!is_marked || !codes || codes->storage != qp_dtype_storage(dtype) || codes->rank != 2 ||

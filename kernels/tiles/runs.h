@@ -77,6 +77,35 @@ static inline struct qp_band qp_band_at(const struct qp_tile *tile, size_t row, 
     for (struct qp_band band = qp_band_at(tile, 0, 0); (band).row < (tile)->rows;                  \
          (band) = qp_band_at(tile, (band).row + (band).n_rows, (band).set + qp_tile_cols(tile)))
 
+/* A set of a tile, or what the tile has of it: some columns of the rows of a band. */
+struct qp_tile_set {
+    size_t row, n_rows, col, n_cols;
+    size_t set, band_set; /* its number, and that of the first set of the band */
+};
+
+static inline struct qp_tile_set qp_tile_set_at(const struct qp_tile *tile, size_t row, size_t set)
+{
+    const size_t room = tile->col_width - tile->col_skip;
+    return (struct qp_tile_set){
+        row, qp_band_at(tile, row, set).n_rows, 0, tile->cols < room ? tile->cols : room, set, set};
+}
+
+static inline void qp_tile_set_next(struct qp_tile_set *at, const struct qp_tile *tile)
+{
+    const size_t col = at->col + at->n_cols, left = tile->cols - col;
+    if (left == 0) {
+        *at = qp_tile_set_at(tile, at->row + at->n_rows, at->band_set + qp_tile_cols(tile));
+        return;
+    }
+    at->col = col;
+    at->n_cols = left < tile->col_width ? left : tile->col_width;
+    at->set++;
+}
+
+#define FOR_EACH_SET(tile, at)                                                                     \
+    for (struct qp_tile_set at = qp_tile_set_at(tile, 0, 0);                                       \
+         (tile)->cols && (at).row < (tile)->rows; qp_tile_set_next(&(at), tile))
+
 /* Elements, or columns, that a loop without branches looks at before anything is decided. */
 #define TOGETHER 256
 

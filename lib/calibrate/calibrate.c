@@ -204,6 +204,20 @@ size_t qp_calibrator_finish(const struct qp_calibrator *calibrator, const struct
                                                                 : good;
 }
 
+size_t qp_calibrator_go(const struct qp_calibration *c, unsigned pass, const struct qp_tile *tile,
+                        const void *src, void *state, const struct qp_set_params *chosen)
+{
+    const size_t n = qp_tile_sets(tile);
+    size_t good = n;
+    for (; good == n && pass < qp_calibrator_passes(c->calibrator, c->kernels->elem_bytes);
+         pass++) {
+        memset(state, 0, n * c->calibrator->state_bytes);
+        (void)c->calibrator->see(c, pass, tile, src, state);
+        good = c->calibrator->finish(c, pass, n, state, chosen->scale, chosen->zero);
+    }
+    return good;
+}
+
 size_t qp_calibrator_choose(const struct qp_calibration *c, const struct qp_tile *tile,
                             const void *src, void *state, struct qp_set_params *chosen)
 {

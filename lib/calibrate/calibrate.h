@@ -128,7 +128,14 @@ static inline unsigned qp_calibrator_passes(const struct qp_calibrator *calibrat
 size_t qp_calibrator_finish(const struct qp_calibrator *calibrator, const struct qp_calibration *c,
                             unsigned pass, size_t n, void *state, void *scale, int32_t *zero);
 
-/* The same of ->choose. */
+/*
+ * The passes from `pass` on over a tile that has all values of its sets, one by one: what ->choose
+ * does where it has no shorter way. The result is that of ->finish.
+ */
+size_t qp_calibrator_go(const struct qp_calibration *c, unsigned pass, const struct qp_tile *tile,
+                        const void *src, void *state, const struct qp_set_params *chosen);
+
+/* ->choose, with scales that are those that are stored, as for qp_calibrator_finish. */
 size_t qp_calibrator_choose(const struct qp_calibration *c, const struct qp_tile *tile,
                             const void *src, void *state, struct qp_set_params *chosen);
 

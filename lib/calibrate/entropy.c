@@ -17,9 +17,8 @@
  *
  * in which n L(n) is the same for all cuts, and left out.
  */
-#include "calibrate.h"
+#include "tile_values.h"
 
-#include "kernels/tiles/runs.h"
 #include "lib/base/log2.h"
 
 #include <math.h>
@@ -91,24 +90,39 @@ static void count_values(const struct qp_calibration *c, const void *src, size_t
     }
 }
 
-static void count_run(const struct qp_calibration *c, const char *src, size_t n, double most,
-                      uint64_t *counts)
+/* The set that is counted. */
+struct counting {
+    const struct qp_calibration *c;
+    double most;
+    uint64_t *counts;
+};
+
+static void count_run(void *ctx, const void *elems, size_t n)
 {
-    for (size_t i = 0, k; i < n && most > 0; i += k) {
+    const struct counting *counting = ctx;
+    const size_t size = counting->c->kernels->elem_bytes;
+    for (size_t i = 0, k; i < n && counting->most > 0; i += k) {
         k = n - i < TOGETHER_COUNTED ? n - i : TOGETHER_COUNTED;
-        count_values(c, src + i * c->kernels->elem_bytes, k, most, counts);
+        count_values(counting->c, (const char *)elems + i * size, k, counting->most,
+                     counting->counts);
     }
+}
+
+/* Adds the values that a tile has of a set to its counts. */
+static void count_set(const struct qp_calibration *c, const struct qp_tile *tile,
+                      const struct qp_tile_set *set, const void *src, uint64_t *counts)
+{
+    struct counting counting = {c, most_of(&((const struct known *)c->known)[set->set]), counts};
+    qp_elems_walk(tile, set, src, c->kernels->elem_bytes, count_run, &counting);
 }
 
 static uint64_t see(const struct qp_calibration *c, unsigned pass, const struct qp_tile *tile,
                     const void *src, void *state)
 {
-    const struct known *known = c->known;
     if (pass == 0)
         return qp_ranges_see(c, pass, tile, src, state);
-    FOR_EACH_RUN (tile, run)
-        count_run(c, (const char *)src + run.at * c->kernels->elem_bytes, run.n,
-                  most_of(&known[run.set]), (uint64_t *)state + run.set * bins_of(c));
+    FOR_EACH_SET(tile, set)
+    count_set(c, tile, &set, src, (uint64_t *)state + set.set * bins_of(c));
     return 0;
 }
 
@@ -280,49 +294,22 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
     return i;
 }
 
-/* Counts the values of one set: n columns of a band, from `col` on. */
-static void count_set(const struct qp_calibration *c, const struct qp_tile *tile,
-                      const struct qp_band *band, size_t col, size_t n, const char *src,
-                      double most, uint64_t *counts)
-{
-    const size_t size = c->kernels->elem_bytes;
-    uint64_t gathered[TOGETHER_COUNTED]; /* columns may be few, and rows apart */
-    size_t filled = 0;
-    for (size_t row = band->row; row < band->row + band->n_rows; row++) {
-        const char *from = src + (row * tile->cols + col) * size;
-        for (size_t i = 0, k; i < n; i += k) {
-            k = n - i < TOGETHER_COUNTED - filled ? n - i : TOGETHER_COUNTED - filled;
-            memcpy((char *)gathered + filled * size, from + i * size, k * size);
-            filled += k;
-            if (filled < TOGETHER_COUNTED)
-                continue;
-            count_run(c, (const char *)gathered, filled, most, counts);
-            filled = 0;
-        }
-    }
-    count_run(c, (const char *)gathered, filled, most, counts);
-}
-
 /* Set after set, with the counts of one. */
 static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                      void *state, struct qp_set_params *chosen)
 {
-    const size_t n = qp_tile_sets(tile), width = tile->col_width;
-    const struct known *known = c->known;
+    const size_t n = qp_tile_sets(tile);
     struct logs logs;
     memset(state, 0, 2 * n * c->kernels->work_bytes);
     chosen->n_others = qp_ranges_see(c, 0, tile, src, state);
     keep_ranges(c, n, state);
     fill_logs(&logs);
-    FOR_EACH_BAND(tile, band)
+    FOR_EACH_SET(tile, set)
     {
-        for (size_t col = 0, set = band.set; col < tile->cols; col += width, set++) {
-            const size_t n_cols = tile->cols - col < width ? tile->cols - col : width;
-            memset(state, 0, c->calibrator->state_bytes);
-            count_set(c, tile, &band, col, n_cols, src, most_of(&known[set]), state);
-            if (!put_params(c, &logs, set, state, chosen->scale, chosen->zero))
-                return set;
-        }
+        memset(state, 0, c->calibrator->state_bytes);
+        count_set(c, tile, &set, src, state);
+        if (!put_params(c, &logs, set.set, state, chosen->scale, chosen->zero))
+            return set.set;
     }
     return n;
 }

@@ -16,7 +16,6 @@
 #include "recipe.h"
 
 #include "kernels/codes/biased.h"
-#include "kernels/codes/linear.h"
 
 #include <math.h>
 
@@ -57,6 +56,15 @@ struct sight {
     uint64_t n_others; /* values that are not finite */
 };
 
+/* How many values are not finite: their orders lie beyond those of all that are. */
+static uint64_t count_others(const float *x, size_t n)
+{
+    uint64_t n_others = 0;
+    for (size_t i = 0; i < n; i++)
+        n_others += fabsf(x[i]) < INFINITY ? 0 : 1;
+    return n_others;
+}
+
 static void see_run(void *ctx, const struct qp_recipe_run *run, float *x, size_t at)
 {
     struct sight *sight = ctx;
@@ -64,16 +72,15 @@ static void see_run(void *ctx, const struct qp_recipe_run *run, float *x, size_t
     for (size_t i = 0, end; i < run->n; i = end) {
         const size_t set = run->first + qp_recipe_set(run, i, &end);
         int32_t most = INT32_MIN, least = INT32_MAX;
-        uint32_t n_others = 0;
         for (size_t k = i; k < end; k++) {
             const int32_t order = order_of(x[k]);
             most = order > most ? order : most;
             least = order < least ? order : least;
-            n_others += (qp_bits_f32(x[k]) & INT32_MAX) >= 0x7f800000u;
         }
         widen(&sight->most[set], reach_of(most));
         widen(&sight->least[set], ~reach_of(least));
-        sight->n_others += n_others;
+        if (most >= order_of(INFINITY) || least <= order_of(-INFINITY))
+            sight->n_others += count_others(x + i, end - i);
     }
 }
 
@@ -133,25 +140,11 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
 /* ---- Codes -------------------------------------------------------------------------------------
  */
 
-static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x,
-                   uint8_t *codes)
-{
-    const float most = (float)to->c->rule->q_max;
-    for (size_t i = 0, end; i < run->n; i = end) {
-        const size_t set = run->first + qp_recipe_set(run, i, &end);
-        const float scale = to->scale[set], bias = qp_bias(to->zero[set]);
-        for (size_t k = i; k < end; k++)
-            x[k] = (x[k] - bias) / scale;
-    }
-    for (size_t i = 0; i < run->n; i++)
-        codes[i] = (uint8_t)qp_steps_f32(qp_recipe_clamp(x[i], 0, most));
-}
-
+/* The kernels for biased codes compute the very same, of numbers. */
 static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                        const void *scale, const int32_t *zero, uint8_t *codes)
 {
-    const struct qp_recipe_codes to = {c, scale, zero, codes, encode};
-    qp_recipe_make_codes(&to, tile, src);
+    c->quantizer->quantize(tile, src, c->rule, scale, zero, codes);
 }
 
 static bool makes(const struct qplan_scheme *scheme)

@@ -7,7 +7,6 @@
 #include "mse.h"
 
 #include "kernels/codes/biased.h"
-#include "kernels/tiles/runs.h"
 
 #include <float.h>
 #include <math.h>
@@ -352,16 +351,25 @@ static double unit_of(double size, int least)
     return qp_of_bits_f64((uint64_t)(1023 - (exponent < least ? least : exponent)) << 52);
 }
 
-/* What is known of a set when its range and minmax's parameters are. */
-static struct qp_mse_known known_of_range(const struct qp_calibration *c, double lo, double hi,
-                                          struct qp_mse_params minmax)
+/*
+ * What is known of a set when its range and minmax's parameters are. This and clear_sums are member
+ * by member: a compiler clears a large struct by a string instruction, whose start would take a
+ * tenth of the time of a small set.
+ */
+static void know_range(const struct qp_calibration *c, double lo, double hi,
+                       struct qp_mse_params minmax, struct qp_mse_known *known)
 {
     const int least = c->kernels->work_bytes == sizeof(double) ? -1022 : -126; /* of exponents */
-    return (struct qp_mse_known){.lo = lo,
-                                 .hi = hi,
-                                 .unit = unit_of(-lo > hi ? -lo : hi, least),
-                                 .error = INT64_MAX,
-                                 .last = {minmax}};
+    const double unit = unit_of(-lo > hi ? -lo : hi, least);
+    known->lo = lo;
+    known->hi = hi;
+    known->unit = unit;
+    known->score = known->scale = known->bias = 0;
+    known->best = (struct qp_mse_best){0};
+    known->found = (struct qp_mse_scale){0};
+    known->error = INT64_MAX;
+    for (unsigned i = 0; i < QP_MSE_LEVELS; i++)
+        known->last[i] = minmax;
 }
 
 /* Minmax's parameters of n sets with known ranges. Returns n, or the first set that has none. */
@@ -371,9 +379,8 @@ static size_t begin(const struct qp_calibration *c, size_t n, void *state, void 
     const char *lo = state, *hi = qp_ranges_most(c, state, n);
     const size_t good = c->quantizer->params(c->rule, n, lo, hi, scale, zero);
     for (size_t i = 0; i < good; i++)
-        qp_mse_known_of(c)[i] =
-            known_of_range(c, value_at(c, lo, i), value_at(c, hi, i),
-                           (struct qp_mse_params){value_at(c, scale, i), zero[i]});
+        know_range(c, value_at(c, lo, i), value_at(c, hi, i),
+                   (struct qp_mse_params){value_at(c, scale, i), zero[i]}, &qp_mse_known_of(c)[i]);
     return good;
 }
 
@@ -465,6 +472,14 @@ static void judge_whole(const struct qp_mse_seeing *s, const struct qp_values_ru
         end_judging(s, &s->states[i], &qp_mse_known_of(s->c)[i]);
 }
 
+static void clear_sums(struct qp_trial_sums *sums)
+{
+    memset(sums->xq, 0, sizeof sums->xq);
+    memset(sums->qq, 0, sizeof sums->qq);
+    memset(sums->q, 0, sizeof sums->q);
+    sums->x = sums->weight = 0;
+}
+
 static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
                       const struct room *room, const struct qp_mse_pass *next)
 {
@@ -476,7 +491,7 @@ static void try_whole(struct qp_mse_seeing *s, const struct qp_values_run *run,
         struct qp_mse_state state;
         qp_mse_trials(s->c->rule, s->positive, &s->pass, known, &s->trials);
         if (s->trials.codes.n > 0) {
-            memset(&state, 0, sizeof state);
+            clear_sums(&state.sums);
             state.n = n;
             add_sums(s, &related, &state.sums);
         }
@@ -494,10 +509,10 @@ static void begin_whole(const struct search *search, const struct qp_values_run 
     (void)qp_source_kernels(c->kernels->work->work, c->kernels->isa)
         ->range(&run->tile, run->values, lo, hi);
     for (size_t i = 0; i < n; i++)
-        qp_mse_known_of(c)[i] =
-            known_of_range(c, value_at(c, lo, i), value_at(c, hi, i),
-                           (struct qp_mse_params){value_at(c, search->out->scale, first + i),
-                                                  search->out->zero[first + i]});
+        know_range(c, value_at(c, lo, i), value_at(c, hi, i),
+                   (struct qp_mse_params){value_at(c, search->out->scale, first + i),
+                                          search->out->zero[first + i]},
+                   &qp_mse_known_of(c)[i]);
 }
 
 /* All passes behind the first. */
@@ -541,17 +556,6 @@ static bool are_in_runs(const struct qp_tile *tile)
                                         : tile->band_rows == 1 && width <= QP_VALUES_RUN;
 }
 
-static void pass_by_pass(const struct qp_calibration *c, const struct qp_tile *tile,
-                         const void *src, void *state, const struct qp_set_params *out)
-{
-    const size_t n = qp_tile_sets(tile);
-    for (unsigned pass = 1; pass < n_passes(c); pass++) {
-        memset(state, 0, n * sizeof(struct qp_mse_state));
-        (void)see(c, pass, tile, src, state);
-        (void)finish(c, pass, n, state, out->scale, out->zero);
-    }
-}
-
 static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                      void *state, struct qp_set_params *chosen)
 {
@@ -562,9 +566,7 @@ static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile,
     chosen->n_others = see(c, 0, tile, src, state);
     if (!are_in_runs(tile)) {
         const size_t good = begin(c, n, state, chosen->scale, chosen->zero);
-        if (good == n)
-            pass_by_pass(c, tile, src, state, chosen);
-        return good;
+        return good == n ? qp_calibrator_go(c, 1, tile, src, state, chosen) : good;
     }
     const size_t good = c->quantizer->params(c->rule, n, lo, hi, chosen->scale, chosen->zero);
     if (good == n)

@@ -7,10 +7,11 @@
  * digits of four bits follow on those that are known, and thereby finds the next. Nothing is
  * sampled, and a set may be as large as it likes.
  */
-#include "calibrate.h"
+#include "tile_values.h"
 
 #include "kernels/dtypes/bits.h"
-#include "kernels/tiles/runs.h"
+
+#include <string.h>
 
 #define DIGIT_BITS 4
 #define DIGITS     (1 << DIGIT_BITS)
@@ -124,39 +125,49 @@ static void count_digits(size_t n, const uint8_t *digits, uint64_t counts[DIGITS
         counts[digit] += count_digit(n, digits, (uint8_t)digit);
 }
 
-/* Counts the digits of a run; returns how many values are not finite. */
-static uint64_t count_run(const struct element *e, unsigned pass, const unsigned char *src,
-                          size_t n, const struct known *known, struct counts *counts)
+/* The set whose digits are counted. */
+struct counting {
+    struct element e;
+    unsigned pass;
+    const struct known *known;
+    struct counts *counts;
+    uint64_t n_others; /* values that are not finite, of all sets */
+};
+
+/* Counts the digits of a run: before any is known, those of both ends are the same. */
+static void count_run(void *ctx, const void *elems, size_t n)
 {
-    const unsigned shift = e->bits - DIGIT_BITS * (pass + 1);
+    struct counting *c = ctx;
+    const struct element *e = &c->e;
+    const unsigned shift = e->bits - DIGIT_BITS * (c->pass + 1), n_ends = c->pass ? ENDS : 1;
     uint64_t (*const digits_of)(const struct element *, unsigned, const unsigned char *, size_t,
                                 uint64_t, bool, uint8_t *) = e->bytes == 2   ? digits_16
                                                              : e->bytes == 4 ? digits_32
                                                                              : digits_64;
-    const uint64_t low = pass ? known->digits[LOW] : 0, high = pass ? known->digits[HIGH] : 0;
+    const unsigned char *src = elems;
     uint8_t digits[TOGETHER_COUNTED];
-    uint64_t others = 0;
     for (size_t i = 0, k; i < n; i += k, src += k * e->bytes) {
         k = n - i < TOGETHER_COUNTED ? n - i : TOGETHER_COUNTED;
-        others += digits_of(e, shift, src, k, low, pass == 0, digits);
-        count_digits(k, digits, counts->of[LOW]);
-        (void)digits_of(e, shift, src, k, high, pass == 0, digits);
-        count_digits(k, digits, counts->of[HIGH]);
+        for (unsigned end = LOW; end < n_ends; end++) {
+            const uint64_t known = c->pass ? c->known->digits[end] : 0;
+            const uint64_t others = digits_of(e, shift, src, k, known, c->pass == 0, digits);
+            c->n_others += end == LOW ? others : 0;
+            count_digits(k, digits, c->counts->of[end]);
+        }
     }
-    return others;
 }
 
 static uint64_t see(const struct qp_calibration *c, unsigned pass, const struct qp_tile *tile,
                     const void *src, void *state)
 {
-    const struct element e = element_of(c);
-    const struct known *known = c->known;
-    struct counts *counts = state;
-    uint64_t others = 0;
-    FOR_EACH_RUN (tile, run)
-        others += count_run(&e, pass, (const unsigned char *)src + run.at * e.bytes, run.n,
-                            &known[run.set], &counts[run.set]);
-    return others;
+    struct counting counting = {.e = element_of(c), .pass = pass};
+    FOR_EACH_SET(tile, set)
+    {
+        counting.known = (const struct known *)c->known + set.set;
+        counting.counts = (struct counts *)state + set.set;
+        qp_elems_walk(tile, &set, src, counting.e.bytes, count_run, &counting);
+    }
+    return counting.n_others;
 }
 
 static void merge(const struct qp_calibration *c, unsigned pass, void *state, size_t n_all,
@@ -234,7 +245,7 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
         if (pass == 0)
             begin(c, &counts[i], &known[i]);
         for (unsigned end = LOW; end < ENDS; end++) {
-            advance(counts[i].of[end], &known[i], end);
+            advance(counts[i].of[pass ? end : LOW], &known[i], end);
             if (is_last)
                 put_end(c, known[i].digits[end], end, &range[end]);
         }
@@ -243,6 +254,103 @@ static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, vo
             return i;
     }
     return n;
+}
+
+/* ---- Whole sets --------------------------------------------------------------------------------
+ */
+
+/*
+ * How many of some values have keys below each of two; one loop for each size of an element. The
+ * values are so few that an integer of their size counts them.
+ */
+#define DEFINE_BELOW(N, GET)                                                                       \
+    static void below_##N(const struct element *e, const unsigned char *src, size_t n,             \
+                          const uint64_t keys[ENDS], uint64_t counts[ENDS])                        \
+    {                                                                                              \
+        const uint##N##_t sign = (uint##N##_t)e->sign, all = (uint##N##_t)(sign | (sign - 1));     \
+        const uint##N##_t low = (uint##N##_t)keys[LOW], high = (uint##N##_t)keys[HIGH];            \
+        uint##N##_t n_low = 0, n_high = 0;                                                         \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const uint##N##_t bits = GET(src + i * sizeof bits);                                   \
+            const uint##N##_t key = (uint##N##_t)(bits ^ (bits & sign ? all : sign));              \
+            n_low = (uint##N##_t)(n_low + (key < low));                                            \
+            n_high = (uint##N##_t)(n_high + (key < high));                                         \
+        }                                                                                          \
+        counts[LOW] += n_low;                                                                      \
+        counts[HIGH] += n_high;                                                                    \
+    }
+
+DEFINE_BELOW(16, qp_get16)
+DEFINE_BELOW(32, qp_get32)
+DEFINE_BELOW(64, qp_get64)
+
+#undef DEFINE_BELOW
+
+#define TOGETHER_BELOW 32768
+
+/* Values at a time. */
+#define TOGETHER_BELOW 32768
+
+/* The keys that are tried, and how many of the values of a set are below. */
+struct trial {
+    const struct element *e;
+    uint64_t keys[ENDS], counts[ENDS];
+};
+
+static void count_below(void *ctx, const void *elems, size_t n)
+{
+    struct trial *t = ctx;
+    const unsigned char *src = elems;
+    const size_t bytes = t->e->bytes;
+    for (size_t i = 0, k; i < n; i += k, src += k * bytes) {
+        k = n - i < TOGETHER_BELOW ? n - i : TOGETHER_BELOW;
+        (bytes == 2   ? below_16
+         : bytes == 4 ? below_32
+                      : below_64)(t->e, src, k, t->keys, t->counts);
+    }
+}
+
+/* The keys of the ends of a set of finite values, bit by bit. */
+static void find_ends(const struct qp_calibration *c, const struct element *e,
+                      const struct qp_tile *tile, const struct qp_tile_set *set, const void *src,
+                      uint64_t keys[ENDS])
+{
+    const uint64_t n = (uint64_t)set->n_rows * set->n_cols, k = left_out(c, n);
+    const uint64_t before[ENDS] = {k, n - 1 - k};
+    keys[LOW] = keys[HIGH] = 0;
+    for (uint64_t bit = e->sign; bit; bit >>= 1) {
+        struct trial t = {e, {keys[LOW] | bit, keys[HIGH] | bit}, {0, 0}};
+        qp_elems_walk(tile, set, src, e->bytes, count_below, &t);
+        for (unsigned end = LOW; end < ENDS; end++)
+            keys[end] = t.counts[end] <= before[end] ? t.keys[end] : keys[end];
+    }
+}
+
+/*
+ * All sets of a tile, one by one, while each is in the cache. Where nothing is left out, its ends
+ * are those of the range.
+ */
+static size_t choose(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                     void *state, struct qp_set_params *chosen)
+{
+    const struct element e = element_of(c);
+    const size_t n = qp_tile_sets(tile), size = c->kernels->work_bytes;
+    const bool is_range = left_out(c, c->set_elems) == 0;
+    char *lo = state, *hi = qp_ranges_most(c, state, n);
+    memset(state, 0, 2 * n * size);
+    chosen->n_others = qp_ranges_see(c, 0, tile, src, state);
+    if (chosen->n_others > 0 || (!is_range && qp_values_are_gathered(tile)))
+        return qp_calibrator_go(c, 0, tile, src, state, chosen);
+    FOR_EACH_SET(tile, set)
+    {
+        uint64_t keys[ENDS];
+        if (is_range)
+            break;
+        find_ends(c, &e, tile, &set, src, keys);
+        put_end(c, keys[LOW], LOW, lo + set.set * size);
+        put_end(c, keys[HIGH], HIGH, hi + set.set * size);
+    }
+    return c->quantizer->params(c->rule, n, lo, hi, chosen->scale, chosen->zero);
 }
 
 const struct qp_calibrator qp_calibrate_percentile = {
@@ -257,4 +365,5 @@ const struct qp_calibrator qp_calibrate_percentile = {
     .see = see,
     .merge = merge,
     .finish = finish,
+    .choose = choose,
 };

@@ -3,8 +3,6 @@
  */
 #include "tile_values.h"
 
-#include "kernels/tiles/runs.h"
-
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -82,34 +80,22 @@ static void walk_row(struct walk *w, size_t row)
     }
 }
 
-/* The columns of one set in the rows of a band, gathered. */
-static void walk_set(struct walk *w, const struct qp_band *band, size_t col, size_t n_cols,
-                     size_t set)
+/* The values of one set in the rows of a band, gathered. */
+static void walk_set(struct walk *w, const struct qp_tile_set *set)
 {
-    const size_t size = w->c->kernels->elem_bytes;
+    const size_t size = w->c->kernels->elem_bytes, last = set->row + set->n_rows - 1;
     char *gathered = (char *)w->gathered;
     size_t n = 0;
-    for (size_t row = band->row; row < band->row + band->n_rows; row++) {
-        put_weights(w, n, col, n_cols);
-        memcpy(gathered + n * size, w->src + (row * w->tile->cols + col) * size, n_cols * size);
-        n += n_cols;
-        if (n + n_cols <= QP_VALUES_RUN && row + 1 < band->row + band->n_rows)
+    for (size_t row = set->row; row <= last; row++) {
+        put_weights(w, n, set->col, set->n_cols);
+        memcpy(gathered + n * size, w->src + (row * w->tile->cols + set->col) * size,
+               set->n_cols * size);
+        n += set->n_cols;
+        if (n + set->n_cols <= QP_VALUES_RUN && row < last)
             continue;
         const struct qp_tile part = {1, n, 1, n, 0};
-        take_run(w, &part, set, gathered);
+        take_run(w, &part, set->set, gathered);
         n = 0;
-    }
-}
-
-static void walk_band(struct walk *w, const struct qp_band *band)
-{
-    const struct qp_tile *tile = w->tile;
-    size_t skip = tile->col_skip, set = band->set;
-    for (size_t col = 0, n; col < tile->cols; col += n) {
-        const size_t left = tile->cols - col, room = tile->col_width - skip;
-        n = left < room ? left : room;
-        walk_set(w, band, col, n, set++);
-        skip = 0;
     }
 }
 
@@ -123,10 +109,34 @@ void qp_values_walk(const struct qp_calibration *c, const struct qp_tile *tile, 
     w.take = take;
     w.ctx = ctx;
     if (qp_values_are_gathered(tile)) {
-        FOR_EACH_BAND(tile, band)
-        walk_band(&w, &band);
+        FOR_EACH_SET(tile, set)
+        walk_set(&w, &set);
         return;
     }
     for (size_t row = 0; row < tile->rows; row++)
         walk_row(&w, row);
+}
+
+void qp_elems_walk(const struct qp_tile *tile, const struct qp_tile_set *set, const void *src,
+                   size_t elem_bytes, void (*take)(void *ctx, const void *elems, size_t n),
+                   void *ctx)
+{
+    uint64_t gathered[QP_VALUES_RUN];
+    char *to = (char *)gathered;
+    size_t n = 0;
+    for (size_t row = set->row; row < set->row + set->n_rows; row++) {
+        const char *from = (const char *)src + (row * tile->cols + set->col) * elem_bytes;
+        if (set->n_cols >= NARROW) {
+            take(ctx, from, set->n_cols);
+            continue;
+        }
+        memcpy(to + n * elem_bytes, from, set->n_cols * elem_bytes);
+        n += set->n_cols;
+        if (n + NARROW > QP_VALUES_RUN) {
+            take(ctx, gathered, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        take(ctx, gathered, n);
 }

@@ -6,6 +6,7 @@
 #define QP_CALIBRATE_TILE_VALUES_H
 
 #include "calibrate.h"
+#include "kernels/tiles/runs.h"
 
 /* Values at a time: they stay in the first-level cache. */
 #define QP_VALUES_RUN 2048
@@ -27,5 +28,13 @@ bool qp_values_are_gathered(const struct qp_tile *tile);
  */
 void qp_values_walk(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                     void (*take)(void *ctx, const struct qp_values_run *run), void *ctx);
+
+/*
+ * Goes over the elements that a tile has of a set, as they are stored: row by row, or gathered from
+ * its rows where these are short.
+ */
+void qp_elems_walk(const struct qp_tile *tile, const struct qp_tile_set *set, const void *src,
+                   size_t elem_bytes, void (*take)(void *ctx, const void *elems, size_t n),
+                   void *ctx);
 
 #endif

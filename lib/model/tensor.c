@@ -6,22 +6,27 @@
 #include "dtype.h"
 #include "lib/base/text.h"
 
-const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t n, const char *name,
-                                        size_t n_name)
+size_t qp_tensors_before(const struct qp_tensor *tensors, size_t n, const char *name, size_t n_name)
 {
     size_t low = 0, high = n;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         const struct qp_tensor *t = &tensors[middle];
-        const int order = qp_compare_text(name, n_name, t->name, t->name_len);
-        if (order == 0)
-            return t;
-        if (order < 0)
-            high = middle;
-        else
+        if (qp_compare_text(t->name, t->name_len, name, n_name) < 0)
             low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    return low;
+}
+
+const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t n, const char *name,
+                                        size_t n_name)
+{
+    const size_t i = qp_tensors_before(tensors, n, name, n_name);
+    return i < n && qp_compare_text(tensors[i].name, tensors[i].name_len, name, n_name) == 0
+               ? &tensors[i]
+               : NULL;
 }
 
 enum qplan_dtype qp_decoder_dtype(const struct qp_tensor *tensor)

@@ -175,6 +175,10 @@ static inline bool qp_is_turned(const struct qp_tensor *tensor)
     return tensor->excerpt && tensor->excerpt->across > 0;
 }
 
+/* How many of n tensors, in byte-wise order of names, have a name before this one. */
+size_t qp_tensors_before(const struct qp_tensor *tensors, size_t n, const char *name,
+                         size_t n_name);
+
 /* The tensor with this name among n in byte-wise order of names, or NULL. */
 const struct qp_tensor *qp_tensors_find(const struct qp_tensor *tensors, size_t n, const char *name,
                                         size_t n_name);

@@ -153,8 +153,8 @@ static struct qp_tensor plain_tensor(const struct qplan_entry *entry)
 static bool is_plain(const struct qplan_checkpoint *c, const struct quantized *q, size_t k)
 {
     const struct qp_listing *listing = &c->source.listing;
-    return !q->owner[k] &&
-           !(c->format && c->format->is_note && c->format->is_note(listing, &listing->entries[k]));
+    return !q->owner[k] && !(c->format && c->format->is_note &&
+                             c->format->is_note(listing, &listing->entries[k], q->list, q->n));
 }
 
 /* Merges stored tensors that belong to nothing else with the quantized ones: both are in order. */

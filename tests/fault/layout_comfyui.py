@@ -211,6 +211,10 @@ class Layout(layout_qplan.Layout):
         for fault in self.claims_of_header():
             yield self.start_as("header-other", fault)
 
+        for scheme in ("int8", "int8-other", "header-other", "old-other"):
+            for fault in self.notes_of_nothing(scheme):
+                yield self.start_as(scheme, fault)
+
         for name, fault, exits in self.claims_of_old():
             yield self.start_as("old-other", Fault(
                 f"Q3-old-{name}", fault, () if exits else (words("'l.[01].w"),), exits))
@@ -282,6 +286,7 @@ class Layout(layout_qplan.Layout):
                 file.tensors[name] = file.tensors.pop(OLD_MARK)
             return spoil
 
+        yield "input", put("l.0.w.scale_input", "F32", (7,), bytes(28)), HONEST
         yield "stray", put("l.1.w.scale_weight", "F32", (), bytes(4)), ALL
         yield "other-type", put(OLD_MARK, "F8_E5M2", (2,), bytes(2)), ALL
         for name in ("l.1.scaled_fp8", "l.0.w.x.scaled_fp8"):
@@ -290,6 +295,18 @@ class Layout(layout_qplan.Layout):
             yield f"at-{name}", move(name), PLAIN
         for name in ("scaled_fp8", "l.0.scaled_fp8"):
             yield f"at-{name}", move(name), HONEST
+
+    @staticmethod
+    def notes_of_nothing(scheme):
+        """What only says how old layers are stored is a tensor like others where it is of none."""
+        names = ["l.9.scaled_fp8", "l.0.v.scale_input"]
+        names += [] if scheme == "old-other" else ["scaled_fp8", "l.0.w.scale_input"]
+        names += ["l.0.scaled_fp8"] if scheme == "old-other" else []    # another marks them all
+        for name in names:
+            def spoil(file, name=name):
+                file.tensors[name] = ("F32", (3,), bytes(12))
+            yield Fault(f"Q2-note-of-nothing-{name}", spoil, (tensor(name), words("not in the source")),
+                        OTHER_SOURCE)
 
     def claims_of_schemes(self):
         for text in ("uint8:c0", "uint8:c0:sym", "int8:c0:asym", "int8:c0:narrow", "int8:c0:f16", "int8:t",

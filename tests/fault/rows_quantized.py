@@ -10,29 +10,16 @@ import math
 import re
 import struct
 
-import layout_awq
-import layout_bitsandbytes
-import layout_comfyui
-import layout_compressed_tensors
-import layout_fp8
-import layout_gptq
-import layout_mlx
-import layout_modelopt
-import layout_mxfp4
-import layout_qplan
 import model
 from bench import INPUT, OUTPUT
 from expect import shape, tensor, words
 from layout_folder import PLAIN
 from layout_qplan import BAD_SCALES, HONEST, ONLY_PROOF, OTHER_SOURCE, READ, Fault
+from layouts import LAYOUTS
 from st import ckpt, f32
 from table import accept, add, case
 
 SOURCE = "s.safetensors"
-LAYOUTS = [layout_qplan.Layout(), layout_compressed_tensors.Layout(), layout_gptq.Layout(),
-           layout_gptq.LayoutV2(), layout_awq.Layout(), layout_bitsandbytes.Layout(),
-           layout_mlx.Layout(), layout_comfyui.Layout(),
-           layout_fp8.Layout(), layout_modelopt.Layout(), layout_mxfp4.Layout()]
 COMMANDS = {"inspect": ["inspect", INPUT], "against": ["inspect", "--against", SOURCE, INPUT],
             "verify": ["verify", INPUT, SOURCE], "dequantize": ["dequantize", "-o", OUTPUT, INPUT]}
 SAME_SIZE = {1: ("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2"), 2: ("F16", "BF16", "I16"),

@@ -6,12 +6,12 @@
  * and its data. Without an index the file is model.safetensors, else a.safetensors.
  *
  * What must hold: a folder is refused by its content alone, with a message. Every stored tensor is
- * one tensor, or one part of one. What can be dequantized can be inspected, and gives a folder that
- * nothing describes as quantized; a dequantize that fails leaves nothing.
+ * one tensor, or one part of one, or says how some of them are stored. What can be dequantized can
+ * be inspected, and gives a folder that nothing describes as quantized; a dequantize that fails
+ * leaves nothing.
  */
 #include "support/fuzz_files.h"
-
-#include "lib/store/checkpoint.h"
+#include "support/roles.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -76,14 +76,6 @@ static void write_folder(const uint8_t *data, size_t size)
     free(header.data);
     free(rest.data);
     free(file.data);
-}
-
-static void check_roles(const struct qplan_checkpoint *c)
-{
-    size_t n_parts = 0;
-    for (size_t i = 0; i < c->n_tensors; i++)
-        n_parts += c->tensors[i].scheme ? c->tensors[i].n_parts : 1;
-    promise(n_parts == c->source.listing.n_entries, "every stored tensor has one role");
 }
 
 static void check_refusal(enum qplan_status status, const struct qplan_error *err)

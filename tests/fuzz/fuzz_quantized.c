@@ -15,6 +15,7 @@
  */
 #include "support/fitting_source.h"
 #include "support/plain_judge.h"
+#include "support/roles.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,14 +136,6 @@ static struct outcome dequantize(const struct trial *t, const enum qplan_dtype *
 
 /* ---- What a file is ---------------------------------------------------------------------------
  */
-
-static void check_roles(const struct trial *t)
-{
-    size_t n_parts = 0;
-    for (size_t i = 0; i < t->file->n_tensors; i++)
-        n_parts += t->file->tensors[i].scheme ? t->file->tensors[i].n_parts : 1;
-    promise(n_parts == t->file->source.listing.n_entries, "every stored tensor has one role");
-}
 
 static void check_totals(const struct trial *t, const struct outcome *out)
 {
@@ -281,7 +274,7 @@ static void try_accepted(struct trial *t)
 {
     const struct qplan_inspect_options alone = {.against = NULL};
     struct qplan_error err;
-    check_roles(t);
+    check_roles(t->file);
     struct outcome inspected = look(t, &alone);
     say("inspect", inspected.status, &inspected.err);
     promise(inspected.status == QPLAN_OK || inspected.status == QPLAN_ERR_INVALID,

@@ -9,18 +9,12 @@ import os
 import struct
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fault"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "fault"))
 
-import layout_compressed_tensors
-import layout_fp8
-import layout_mlx
-import layout_modelopt
-import layout_mxfp4
-from layout_folder import TEXTS_OF_NO_CONFIG
+from layout_folder import TEXTS_OF_NO_CONFIG, FolderFile
+from layouts import LAYOUTS
 from st import ckpt
-
-LAYOUTS = (layout_compressed_tensors.Layout(), layout_fp8.Layout(), layout_mlx.Layout(),
-           layout_modelopt.Layout(), layout_mxfp4.Layout())
 
 
 def joined(config, index, file):
@@ -30,11 +24,13 @@ def joined(config, index, file):
 
 
 def folders():
-    """Every scheme of every layout, and one with an index."""
+    """Every scheme of every layout, and one with an index. What is described within its file needs
+    no config.json."""
     for layout in LAYOUTS:
         for scheme in layout.schemes:
             file = layout.honest(scheme)
-            config, raw = json.dumps(file.config), file.content().data
+            config = json.dumps(file.config) if isinstance(file, FolderFile) else ""
+            raw = file.content().data
             yield f"{layout.name}-{scheme}", joined(config, "", raw)
             if scheme == layout.base:
                 index = json.dumps({"metadata": {"total_size": 1},

@@ -99,6 +99,11 @@ def whole(x):
     return x.reshape(1, -1)
 
 
+def blocks(rows, cols):
+    return lambda x: x.reshape(x.shape[0] // rows, rows, -1, cols).swapaxes(1, 2) \
+        .reshape(-1, rows * cols)
+
+
 CASES = (
     Case("int4:g128:f16", "BF16", 4, groups(128), (24, 512)),
     Case("int4:g32", "F32", 4, groups(32), (16, 256)),
@@ -106,7 +111,10 @@ CASES = (
     Case("uint4:g64:bias:f16", "BF16", 4, groups(64), (16, 256), signed=False),
     Case("int8:c0", "BF16", 8, groups(640), (40, 640)),
     Case("int8:c0:asym:f16", "F32", 8, groups(96), (40, 96)),
+    Case("int8:c0", "F64", 8, groups(300), (20, 300)),
     Case("int8:c1", "F32", 8, columns, (300, 33)),
+    Case("int8:b32x64", "BF16", 8, blocks(32, 64), (64, 192)),
+    Case("int8:b40x8", "F16", 8, blocks(40, 8), (80, 24)),
     Case("int8:t", "BF16", 8, whole, (700, 512)),
     Case("int3:g128:f16", "F32", 3, groups(128), (16, 256)),
     Case("int2:g64:asym", "F32", 2, groups(64), (16, 256)),

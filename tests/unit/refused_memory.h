@@ -126,6 +126,32 @@ static int ignore(void *ctx, const void *bytes, size_t n)
     return 0;
 }
 
+/* Quantizes a checkpoint by a scheme beside the other options, and writes both documents. */
+static enum qplan_status quantize_as(const char *scheme, const char *path,
+                                     struct qplan_plan_options *options,
+                                     const struct qplan_quantize_options *how,
+                                     struct qplan_error *err)
+{
+    const struct qplan_run run = {.threads = 1, .force = true};
+    struct qplan_checkpoint *source;
+    struct qplan_plan *plan = NULL;
+    struct qplan_report *report = NULL;
+    OK(qplan_scheme_parse(&options->scheme, scheme, err), err);
+    enum qplan_status status = qplan_checkpoint_open(&source, path, err);
+    if (status == QPLAN_OK)
+        status = qplan_plan_make(&plan, source, options, err);
+    if (status == QPLAN_OK)
+        status = qplan_plan_write_json(plan, ignore, NULL, err);
+    if (status == QPLAN_OK)
+        status = qplan_quantize(&report, plan, how, &run, err);
+    if (status == QPLAN_OK)
+        status = qplan_report_write_json(report, ignore, NULL, err);
+    qplan_report_free(report);
+    qplan_plan_free(plan);
+    qplan_checkpoint_close(source);
+    return status;
+}
+
 /* Runs a job until no allocation is left to refuse. */
 static void refuse_each(enum qplan_status (*job)(const char *, struct qplan_error *),
                         const char *scheme)

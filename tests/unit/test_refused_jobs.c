@@ -45,27 +45,14 @@ static struct options asked;
 
 static enum qplan_status quantize(const char *scheme, struct qplan_error *err)
 {
-    const struct qplan_run run = {.threads = 1, .force = true};
-    const struct qplan_quantize_options how = {.out_path = paths[1]};
     struct qplan_plan_options options = {.format = asked.format,
                                          .select = QPLAN_SELECT_ALL,
                                          .calibrate = asked.calibrate,
                                          .importance = &asked.importance,
                                          .n_importance = asked.importance != NULL,
                                          .activations = asked.activations};
-    struct qplan_checkpoint *source;
-    struct qplan_plan *plan = NULL;
-    struct qplan_report *report = NULL;
-    OK(qplan_scheme_parse(&options.scheme, scheme, err), err);
-    enum qplan_status status = qplan_checkpoint_open(&source, paths[0], err);
-    if (status == QPLAN_OK)
-        status = qplan_plan_make(&plan, source, &options, err);
-    if (status == QPLAN_OK)
-        status = qplan_quantize(&report, plan, &how, &run, err);
-    qplan_report_free(report);
-    qplan_plan_free(plan);
-    qplan_checkpoint_close(source);
-    return status;
+    const struct qplan_quantize_options how = {.out_path = paths[1]};
+    return quantize_as(scheme, paths[0], &options, &how, err);
 }
 
 /* ---- Jobs --------------------------------------------------------------------------------------

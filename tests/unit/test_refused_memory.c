@@ -22,30 +22,13 @@ static const char *format, *hessian;
 
 static enum qplan_status quantize(const char *scheme, struct qplan_error *err)
 {
-    const struct qplan_run run = {.threads = 1, .force = true};
-    const struct qplan_quantize_options how = {.out_path = paths[1], .verify = true};
     struct qplan_plan_options options = {.indivisible = format ? QPLAN_INDIVISIBLE_KEEP
                                                                : QPLAN_INDIVISIBLE_RAGGED,
                                          .experts = experts,
                                          .format = format,
                                          .hessian = hessian};
-    struct qplan_checkpoint *source;
-    struct qplan_plan *plan = NULL;
-    struct qplan_report *report = NULL;
-    OK(qplan_scheme_parse(&options.scheme, scheme, err), err);
-    enum qplan_status status = qplan_checkpoint_open(&source, paths[0], err);
-    if (status == QPLAN_OK)
-        status = qplan_plan_make(&plan, source, &options, err);
-    if (status == QPLAN_OK)
-        status = qplan_plan_write_json(plan, ignore, NULL, err);
-    if (status == QPLAN_OK)
-        status = qplan_quantize(&report, plan, &how, &run, err);
-    if (status == QPLAN_OK)
-        status = qplan_report_write_json(report, ignore, NULL, err);
-    qplan_report_free(report);
-    qplan_plan_free(plan);
-    qplan_checkpoint_close(source);
-    return status;
+    const struct qplan_quantize_options how = {.out_path = paths[1], .verify = true};
+    return quantize_as(scheme, paths[0], &options, &how, err);
 }
 
 static enum qplan_status read_back(const char *scheme, struct qplan_error *err)
@@ -265,27 +248,14 @@ static const char *const kept[] = {"m.1.*", "*.gate.weight", "lm_head*"};
 
 static enum qplan_status quantize_layout(const char *scheme, struct qplan_error *err)
 {
-    const struct qplan_run run = {.threads = 1, .force = true};
-    const struct qplan_quantize_options how = {.out_path = paths[1]};
     struct qplan_plan_options options = {.format = layout->format,
                                          .select = QPLAN_SELECT_ALL,
                                          .exclude = kept,
                                          .n_exclude = COUNT(kept),
                                          .rules = layout->rules,
                                          .n_rules = layout->rules ? strlen(layout->rules) : 0};
-    struct qplan_checkpoint *source;
-    struct qplan_plan *plan = NULL;
-    struct qplan_report *report = NULL;
-    OK(qplan_scheme_parse(&options.scheme, scheme, err), err);
-    enum qplan_status status = qplan_checkpoint_open(&source, paths[0], err);
-    if (status == QPLAN_OK)
-        status = qplan_plan_make(&plan, source, &options, err);
-    if (status == QPLAN_OK)
-        status = qplan_quantize(&report, plan, &how, &run, err);
-    qplan_report_free(report);
-    qplan_plan_free(plan);
-    qplan_checkpoint_close(source);
-    return status;
+    const struct qplan_quantize_options how = {.out_path = paths[1]};
+    return quantize_as(scheme, paths[0], &options, &how, err);
 }
 
 static void write_layout_source(bool is_folder)
