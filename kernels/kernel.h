@@ -85,6 +85,9 @@ struct qp_work_kernels {
     void (*load)(enum qplan_dtype dtype, size_t n, const void *src, void *y);
     void (*store)(enum qplan_dtype dtype, size_t n, const void *y, void *dst);
 
+    /* n numbers as they come back from a float dtype in which they were stored. */
+    void (*round)(enum qplan_dtype dtype, size_t n, void *y);
+
     /*
      * The errors that verification allows in n sets of these scales, with codes of this rule:
      * |scale| * (reach + 2^(bits-21)) + 2^-149, for f64 2^(bits-50), rounded up. -1 for a scale
@@ -103,6 +106,9 @@ void qp_load_scales(const struct qp_work_kernels *work, const struct qp_code_rul
                     const void *stored, void *scale);
 void qp_store_scales(const struct qp_work_kernels *work, const struct qp_code_rule *rule, size_t n,
                      const void *scale, void *stored);
+
+/* Whether n scales in working precision are all above 0, and finite. */
+bool qp_scales_are_above_0(const struct qp_work_kernels *work, size_t n, const void *scale);
 
 /* The best kernels for a dtype at a level, QPLAN_ISA_BEST for what the CPU has. */
 const struct qp_source_kernels *qp_source_kernels(enum qplan_dtype dtype, enum qplan_isa isa);

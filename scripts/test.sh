@@ -15,7 +15,7 @@
 #   --oracle   only the comparisons with PyTorch and MLX, which it installs into build/oracle-venv and
 #              build/mlx-venv: about 1 GB
 #   --interop  only what the real engines make of our folders and we of theirs; it installs them into
-#              build/interop-venv, -tools-venv and -vllm-venv: about 8 GB, and half an hour of tests
+#              build/interop-venv and build/interop-vllm-venv: about 6 GB, and half an hour of tests
 #   --device   only the tests labelled gpu, those of this backend on the device of this machine, with
 #              its own driver; without such a device they fail
 #

@@ -195,17 +195,22 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
 /* ---- Reading -----------------------------------------------------------------------------------
  */
 
+/* A mark of old layers alone, with no scale of any, is of nothing. */
 static bool is(const struct qp_listing *listing)
 {
+    bool has_old_mark = false, has_old_scale = false;
     enum qplan_dtype dtype;
     if (qp_comfy_has_claim(listing))
         return true;
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
-        if (qp_name_ends(entry->name, entry->name_len, mark) || qp_comfy_is_old_mark(entry, &dtype))
+        if (qp_name_ends(entry->name, entry->name_len, mark))
             return true;
+        has_old_mark = has_old_mark || qp_comfy_is_old_mark(entry, &dtype);
+        has_old_scale =
+            has_old_scale || qp_name_ends(entry->name, entry->name_len, QP_COMFY_OLD_SCALE);
     }
-    return false;
+    return has_old_mark && has_old_scale;
 }
 
 /* The format that a mark names; besides it a mark may say how a layer is computed. */

@@ -63,17 +63,6 @@ static inline size_t NAME(biased_params)(const struct qp_code_rule *rule, size_t
 
 /* ---- dequantize ------------------------------------------------------------------------------ */
 
-/* Numbers as decoders that work in a type round them, some at a time. */
-static void NAME(round_values)(enum qplan_dtype dtype, size_t n, WORK *y)
-{
-    unsigned char rounded[TOGETHER * sizeof(double)];
-    for (size_t i = 0, next; i < n; i = next) {
-        next = after_together(i, n);
-        NAME(store)(dtype, next - i, y + i, rounded);
-        NAME(load)(dtype, next - i, rounded, y + i);
-    }
-}
-
 static void NAME(biased_run)(const uint8_t *restrict codes, size_t n,
                              const struct qp_code_rule *rule, WORK scale, WORK bias,
                              WORK *restrict y)
@@ -81,11 +70,11 @@ static void NAME(biased_run)(const uint8_t *restrict codes, size_t n,
     for (size_t i = 0; i < n; i++)
         y[i] = scale * (WORK)codes[i];
     if (rule->rounds)
-        NAME(round_values)(rule->scale_dtype, n, y);
+        NAME(round)(rule->scale_dtype, n, y);
     for (size_t i = 0; i < n; i++)
         y[i] = FINITE(y[i] + bias);
     if (rule->rounds)
-        NAME(round_values)(rule->scale_dtype, n, y);
+        NAME(round)(rule->scale_dtype, n, y);
 }
 
 static inline void NAME(dequantize_biased)(const struct qp_tile *tile, const uint8_t *codes,

@@ -110,9 +110,15 @@ static inline double sure_limit_f64(double bound)
     return bound <= DBL_MAX ? bound : -1.0;
 }
 
-/* The share by which a quotient may pass the largest value of its codes and surely is not clipped:
- * no reach is that small, and roundings are smaller. */
-#define OVERSHOOT 0x1p-20f
+/*
+ * The size up to which quotients surely are within the reach of the largest code. That of tables is
+ * another one at either end: of theirs there is room for roundings alone.
+ */
+static inline double sure_end(const struct qp_code_type *type)
+{
+    return type->kind == QP_CODES_FLOAT ? type->largest + type->reach
+                                        : type->largest * (1 + 0x1p-20);
+}
 
 #define ABS(x) _Generic((x), float : fabsf, double : fabs)(x)
 

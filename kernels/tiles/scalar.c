@@ -28,6 +28,7 @@ static const struct qp_work_kernels work_in_f32 = {
     .merge = merge_in_f32,
     .load = load_in_f32,
     .store = store_in_f32,
+    .round = round_in_f32,
     .bounds = bounds_in_f32,
 };
 
@@ -50,6 +51,7 @@ static const struct qp_work_kernels work_in_f64 = {
     .merge = merge_in_f64,
     .load = load_in_f64,
     .store = store_in_f64,
+    .round = round_in_f64,
     .bounds = bounds_in_f64,
 };
 

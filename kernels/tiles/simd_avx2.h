@@ -139,6 +139,20 @@ static inline int vm_all(vm mask)
     return _mm256_movemask_ps(mask) == 255;
 }
 
+/* The lanes of yes as bits, of which V_ALL has every one. */
+static inline unsigned vm_lanes(vm mask)
+{
+    return (unsigned)_mm256_movemask_ps(mask);
+}
+
+#define V_ALL 0xffu
+
+/* The lanes in which a == b. */
+static inline vm v_equal(vf a, vf b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
+}
+
 /* base - round half to even of x, as integers. */
 static inline vi v_minus_rounded(int32_t base, vf x)
 {

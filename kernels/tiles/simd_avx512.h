@@ -126,6 +126,18 @@ static inline int vm_all(vm mask)
     return mask == 0xffff;
 }
 
+static inline unsigned vm_lanes(vm mask)
+{
+    return mask;
+}
+
+#define V_ALL 0xffffu
+
+static inline vm v_equal(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+
 static inline vi v_minus_rounded(int32_t base, vf x)
 {
     return _mm512_sub_epi32(_mm512_set1_epi32(base), _mm512_cvtps_epi32(x));

@@ -27,13 +27,13 @@ static void NAME(quantize_valued)(const struct qp_tile *tile, const void *src,
 }
 
 /*
- * Whether n elements surely fit: each decodes to what its own code stands for, and no quotient
- * passes the largest value by more than roundings do. None is then infinite, or NaN.
+ * Whether n elements surely fit: each decodes to what its own code stands for, and no quotient is
+ * beyond the reach of the largest value. None is then infinite, or NaN.
  */
 static inline bool NAME(all_nearest)(const unsigned char *src, const WORK *y, size_t n, WORK scale,
                                      const struct VALUED *v, bool is_book)
 {
-    const WORK most = v->largest * (1 + OVERSHOOT);
+    const WORK most = (WORK)sure_end(v->type);
     unsigned outside = 0;
     for (size_t i = 0; i < n; i++) {
         const WORK t = NAME(at)(src, i) / scale, near = CODES(valued_near)(t, v, is_book);

@@ -27,6 +27,7 @@ static const struct qp_work_kernels work_vector = {
     .merge = merge_vector,
     .load = load_vector,
     .store = store_vector,
+    .round = round_vector,
     .bounds = bounds_plain,
 };
 

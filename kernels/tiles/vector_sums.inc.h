@@ -177,6 +177,47 @@ static void NAME(sums_unbounded)(const unsigned char *src, const float *y, size_
     }
 }
 
+/*
+ * Whether all differences of n elements, a multiple of V_LANES, are exact in f32: what each leaves
+ * of its element, and of what that decodes to, tells.
+ */
+static inline bool NAME(are_exact)(const unsigned char *src, const float *y, size_t n)
+{
+    vf left = v_set(0);
+    for (size_t i = 0; i < n; i += V_LANES) {
+        const vf x = V_LOAD(src + i * ELEM_BYTES), decoded = v_load(y + i);
+        const vf e = v_sub(x, decoded), of_y = v_sub(x, e), of_x = v_add(e, of_y);
+        left = v_max(v_add(v_abs(v_sub(x, of_x)), v_abs(v_sub(of_y, decoded))), left);
+    }
+    return vm_all(v_at_most(left, v_set(0)));
+}
+
+/* Whether no error of SEARCHED elements is above a limit, as f32 can tell. */
+static inline bool NAME(none_above)(const unsigned char *src, const float *y, double limit)
+{
+    float e[SEARCHED];
+    const double most = (double)v_top(NAME(errors)(src, y, SEARCHED, 1, e));
+    return most * ROUNDED_UP <= limit || (most <= limit && NAME(are_exact)(src, y, SEARCHED));
+}
+
+/* Looks for the largest error, and the first element that has it, above what there is. */
+static void NAME(find_above)(const unsigned char *src, const float *y, size_t n,
+                             struct qp_sums *result)
+{
+    for (size_t i = 0, m; i < n; i += m) {
+        m = n - i < SEARCHED ? n - i : SEARCHED;
+        const unsigned char *from = src + i * ELEM_BYTES;
+        if (m == SEARCHED && NAME(none_above)(from, y + i, result->max_abs))
+            continue;
+        struct qp_sums part = {.max_abs = result->max_abs};
+        NAME(find_largest)(from, y + i, m, &part);
+        if (part.max_abs > result->max_abs) {
+            result->max_abs = part.max_abs;
+            result->max_at = i + part.max_at;
+        }
+    }
+}
+
 static void NAME(sums)(const void *src, const void *y_, size_t n, const struct qp_sums_wish *wish,
                        struct qp_sums *result)
 {
@@ -200,7 +241,7 @@ static void NAME(sums)(const void *src, const void *y_, size_t n, const struct q
     if (!(x2 <= DBL_MAX))
         NAME(sums_block)(src, y, n, wish, result);
     else if (most > wish->floor || largest_of(&sums) > wish->floor)
-        NAME(find_largest)(src, y, n, result);
+        NAME(find_above)(src, y, n, result);
 }
 
 #undef EXACT_SHARE

@@ -5,7 +5,8 @@
 
 /* A code type of floats or a table, in vectors. */
 struct v_valued {
-    vf largest, overshot;
+    vf largest;
+    vf end; /* the size up to which quotients surely are within reach */
     /* Of floats, as kernels/codes/floats.h has them: bits of exponents. */
     vi least, up;        /* the least exponent; what the power to add has more than the number */
     vi sign;             /* its bit of a code, in all bytes */
@@ -23,7 +24,7 @@ static inline struct v_valued v_valued_floats(const struct qp_code_type *type)
     const unsigned left = 10u - grid->man_bits, bit = type->bits - 1u;
     return (struct v_valued){
         .largest = v_set((float)type->largest),
-        .overshot = v_set((float)type->largest * (1 + OVERSHOOT)),
+        .end = v_set((float)sure_end(type)),
         .least = vi_set((grid->least_exp + 127) << 23),
         .up = vi_set((23 - grid->man_bits) << 23),
         .sign = vi_set((int32_t)(grid->sign * 0x01010101u)),
@@ -39,7 +40,7 @@ static inline struct v_valued v_valued_floats(const struct qp_code_type *type)
 static inline struct v_valued v_valued_book(const struct qp_code_type *type)
 {
     float limits[QP_BOOK_SIZE - 1], level[QP_BOOK_SIZE] = {0};
-    struct v_valued v = {.overshot = v_set((float)type->largest * (1 + OVERSHOOT))};
+    struct v_valued v = {.end = v_set((float)sure_end(type))};
     qp_book_limits_f32(type->book, limits);
     v.book = v_table_of(type->book);
     for (int step = 0; step < 4; step++) {
@@ -94,6 +95,63 @@ static inline vf v_nearest(vf t, const struct v_valued *v, int is_book)
     const vf power = v_of_bits(vi_add(exponent, v->up));
     const vf near = v_sub(v_add(size, power), power);
     return v_of_bits(vi_or(v_bits(near), vi_and(v_bits(t), vi_set(INT32_MIN))));
+}
+
+/* ---- Parameters ------------------------------------------------------------------------------ */
+
+/* The largest size of a value in V_LANES sets. */
+static inline vf v_set_sizes(const float *lo, const float *hi)
+{
+    return v_max(v_sub(v_set(0), v_load(lo)), v_load(hi));
+}
+
+/*
+ * Scales of codes of floats, stored as f8e4m3 under a factor; that of zeros is stored as 1. As many
+ * of n as come before one that would be too small for its set, or is no number.
+ */
+static size_t params_f8e4m3(const struct qp_code_rule *rule, size_t n, const float *lo,
+                            const float *hi, float *scale, int32_t *zero)
+{
+    const struct v_valued stored = v_valued_floats(qp_code_type(QPLAN_F8E4M3));
+    const vf largest = v_set((float)rule->type->largest), end = v_set((float)qp_code_end(rule));
+    const vf factor = v_set(rule->factor), least = v_set(0x1p-9f), most = v_set(FLT_MAX);
+    size_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES) {
+        const vf size = v_set_sizes(lo + i, hi + i), exact = v_div(size, largest);
+        const vf wanted = rule->divides ? v_mul(exact, factor) : v_div(exact, factor);
+        const vf near = v_max(v_nearest(wanted, &stored, 0), least);
+        const vf number = v_where_equal(size, v_set(0), v_set(1), near);
+        const vf found = rule->divides ? v_div(number, factor) : v_mul(number, factor);
+        if (!vm_all(vm_and(v_at_most(v_div(size, end), found), v_at_most(found, most))))
+            break;
+        v_store(scale + i, found);
+        vi_store(zero + i, vi_set(0));
+    }
+    return i;
+}
+
+/*
+ * Scales of codes of floats, stored as powers of two: that of the size, one more from 7/4 of it on,
+ * which a carry into the exponent makes, less that of the largest code. Below 2^-126 the exponents
+ * of the bits are 0 or less, and become the least. As many of n as have finite ranges before them.
+ */
+static size_t params_e8m0(const struct qp_code_rule *rule, size_t n, const float *lo,
+                          const float *hi, float *scale, int32_t *zero)
+{
+    const uint32_t largest = qp_bits_f32((float)rule->type->largest);
+    const vi top = vi_set((int32_t)((largest >> 23) - 127) << 23), least = vi_set(1 << 23);
+    size_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES) {
+        const vf size = v_set_sizes(lo + i, hi + i);
+        const vi carried = vi_add(v_bits(size), vi_set(1 << 21));
+        const vi power = vi_sub(vi_and(carried, vi_set(0x7f800000)), top);
+        if (!vm_all(v_at_most(size, v_set(FLT_MAX))))
+            break;
+        v_store(scale + i,
+                v_where_equal(size, v_set(0), v_set(1), v_of_bits(vi_max(power, least))));
+        vi_store(zero + i, vi_set(0));
+    }
+    return i;
 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */
@@ -155,6 +213,12 @@ static inline void dequantize_kind(const struct qp_tile *tile, const uint8_t *co
                                    float *y)
 {
     const struct v_valued v = is_book ? v_valued_book(type) : v_valued_floats(type);
+    const size_t width = qp_even_runs(tile), n = tile->rows * tile->cols;
+    if (tile->col_width > 1 && width) {
+        for (size_t set = 0, at = 0; at < n; set++, at += width)
+            valued_run_vector(codes + at, width, scale[set], type, &v, is_book, y + at);
+        return;
+    }
     if (tile->col_width > 1) {
         FOR_EACH_RUN (tile, run)
             valued_run_vector(codes + run.at, run.n, scale[run.set], type, &v, is_book, y + run.at);

@@ -254,11 +254,17 @@ static void store_sums(double lanes[3][16], const struct v_sum_lanes *sums)
     }
 }
 
+/* No error is above what it is in f32 times this. */
+#define ROUNDED_UP (1 + 0x1p-23)
+
+/* Elements that are looked at together for whether one of them may have the largest error. */
+#define SEARCHED (8 * V_LANES)
+
 /* A number that no error is above. */
 static inline double largest_of(const struct v_sums *sums)
 {
     const double most = (double)v_top(sums->most);
-    return vm_all(sums->exact) ? most : most * (1 + 0x1p-23);
+    return vm_all(sums->exact) ? most : most * ROUNDED_UP;
 }
 
 /* What is left over of a run; out of line, so that runs of whole vectors do not pay for it. */
@@ -359,13 +365,10 @@ static void dequantize_vector(const struct qp_tile *tile, const uint8_t *codes,
  */
 static inline vf v_rounded_to(enum qplan_dtype dtype, int clips, vf x)
 {
+    const vf most = v_set(0x1.fep127f), least = v_set(-0x1.fep127f);
     unsigned char stored[V_LANES * 2];
-    if (dtype == QPLAN_BF16) {
-        if (!clips)
-            return v_near_bf16(x);
-        v_store_bf16(stored, x);
-        return v_load_bf16(stored);
-    }
+    if (dtype == QPLAN_BF16)
+        return v_near_bf16(clips ? v_max(least, v_min(most, x)) : x);
     if (dtype == QPLAN_F16) {
         v_store_f16(stored, x);
         return v_load_f16(stored);
@@ -454,6 +457,17 @@ static void load_vector(enum qplan_dtype dtype, size_t n, const void *src, void 
     load_plain(dtype, n - i, from + i * size, (float *)y + i);
 }
 
+static void round_vector(enum qplan_dtype dtype, size_t n, void *y_)
+{
+    float *y = y_;
+    size_t i = 0;
+    for (; dtype == QPLAN_BF16 && i + V_LANES <= n; i += V_LANES)
+        v_store(y + i, v_rounded_to(QPLAN_BF16, 1, v_load(y + i)));
+    for (; dtype == QPLAN_F16 && i + V_LANES <= n; i += V_LANES)
+        v_store(y + i, v_rounded_to(QPLAN_F16, 1, v_load(y + i)));
+    round_plain(dtype, n - i, y + i);
+}
+
 /*
  * Eight sets at a time, by the rules of linear.h; scales that are stored as f32 need no rounding,
  * only the smallest normal as a floor. Returns 0 where the width of a range overflows.
@@ -480,24 +494,53 @@ static int params_step(const struct qp_code_rule *rule, const float *lo_, const 
     return 1;
 }
 
-static size_t params_vector(const struct qp_code_rule *rule, size_t n, const void *lo,
-                            const void *hi, void *scale, int32_t *zero)
+/*
+ * The parameters of n sets from the first on, a vector at a time, as far as none wants a closer
+ * look; returns how many there are.
+ */
+typedef size_t params_run_fn(const struct qp_code_rule *rule, size_t n, const float *lo,
+                             const float *hi, float *scale, int32_t *zero);
+
+static size_t params_f32(const struct qp_code_rule *rule, size_t n, const float *lo,
+                         const float *hi, float *scale, int32_t *zero)
 {
     size_t i = 0;
-    /*
-     * q_min <= 0 <= q_max and three codes or more: so every code type as a whole, but not every
-     * range of an operator. linear.h says what else would be.
-     */
-    const bool is_valued = qp_is_valued(rule->kind);
-    if (rule->scale_dtype == QPLAN_F32 &&
-        (is_valued || (rule->q_min <= 0 && rule->q_max >= 0 && rule->q_max - rule->q_min >= 2))) {
-        while (i + V_LANES <= n && params_step(rule, (const float *)lo + i, (const float *)hi + i,
-                                               (float *)scale + i, zero + i))
-            i += V_LANES;
+    while (i + V_LANES <= n && params_step(rule, lo + i, hi + i, scale + i, zero + i))
+        i += V_LANES;
+    return i;
+}
+
+/*
+ * q_min <= 0 <= q_max and three codes or more: so every code type as a whole, but not every range
+ * of an operator. linear.h says what else would be. NULL where there are no vectors.
+ */
+static params_run_fn *params_run_of(const struct qp_code_rule *rule)
+{
+    const bool is_whole = rule->q_min <= 0 && rule->q_max >= 0 && rule->q_max - rule->q_min >= 2;
+    if (rule->scale_dtype == QPLAN_F32)
+        return qp_is_valued(rule->kind) || is_whole ? params_f32 : NULL;
+    if (rule->kind != QP_CODES_FLOAT)
+        return NULL;
+    return rule->scale_dtype == QPLAN_F8E4M3 ? params_f8e4m3
+           : rule->scale_dtype == QPLAN_E8M0 ? params_e8m0
+                                             : NULL;
+}
+
+static size_t params_vector(const struct qp_code_rule *rule, size_t n, const void *lo_,
+                            const void *hi_, void *scale_, int32_t *zero)
+{
+    params_run_fn *const run = params_run_of(rule);
+    const float *lo = lo_, *hi = hi_;
+    float *scale = scale_;
+    for (size_t i = 0, m; i < n; i += m) {
+        i += run ? run(rule, n - i, lo + i, hi + i, scale + i, zero + i) : 0;
+        m = run && n - i > V_LANES ? V_LANES : n - i;
+        const size_t done = (qp_is_valued(rule->kind) ? valued_params_plain : params_plain)(
+            rule, m, lo + i, hi + i, scale + i, zero + i);
+        if (done < m)
+            return i + done;
     }
-    return i + (is_valued ? valued_params_plain : params_plain)(rule, n - i, (const float *)lo + i,
-                                                                (const float *)hi + i,
-                                                                (float *)scale + i, zero + i);
+    return n;
 }
 
 static void merge_vector(size_t n, void *lo, void *hi, const void *other_lo, const void *other_hi)

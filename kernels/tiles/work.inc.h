@@ -196,6 +196,17 @@ static inline void NAME(store)(enum qplan_dtype dtype, size_t n, const void *y, 
     NAME(codec_of)(dtype)->store(n, y, dst);
 }
 
+static inline void NAME(round)(enum qplan_dtype dtype, size_t n, void *y_)
+{
+    unsigned char rounded[TOGETHER * sizeof(double)];
+    WORK *y = y_;
+    for (size_t i = 0, next; i < n; i = next) {
+        next = after_together(i, n);
+        NAME(store)(dtype, next - i, y + i, rounded);
+        NAME(load)(dtype, next - i, rounded, y + i);
+    }
+}
+
 /*
  * |s| * reach + |s| * 2^k + 2^-149 with every rounding known: products are exact, and each sum is
  * of a larger and a smaller positive term, so what it lost is exactly larger - sum + smaller, and

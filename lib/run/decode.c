@@ -98,17 +98,10 @@ enum qplan_status qp_decode_next(struct qp_decoder *d, struct qp_decoded *part, 
     return QPLAN_OK;
 }
 
-#define ROUNDED 512 /* values at a time */
-
 void qp_decode_round(const struct qp_tensor *tensor, const struct qp_work_kernels *work, size_t n,
                      void *y)
 {
     const enum qplan_dtype dtype = qp_decoder_dtype(tensor);
-    float rounded[ROUNDED]; /* or narrower ones */
-    for (size_t i = 0; dtype != work->work && i < n; i += ROUNDED) {
-        const size_t m = (size_t)qp_min_u64(ROUNDED, n - i);
-        char *values = (char *)y + i * work->work_bytes;
-        work->store(dtype, m, values, rounded);
-        work->load(dtype, m, rounded, values);
-    }
+    if (dtype != work->work)
+        work->round(dtype, n, y);
 }

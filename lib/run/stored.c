@@ -62,19 +62,6 @@ static double scale_at(const struct qp_work_kernels *work, const void *scale, si
     return work->work == QPLAN_F64 ? ((const double *)scale)[i] : (double)((const float *)scale)[i];
 }
 
-/* Loops without a way out, which compilers make vectors of. NaN is not above 0. */
-static bool are_above_0(const struct qp_work_kernels *work, const void *scale, size_t n)
-{
-    const double *f64 = scale;
-    const float *f32 = scale;
-    unsigned bad = 0;
-    for (size_t i = 0; work->work == QPLAN_F64 && i < n; i++)
-        bad |= !(f64[i] > 0 && f64[i] <= DBL_MAX);
-    for (size_t i = 0; work->work != QPLAN_F64 && i < n; i++)
-        bad |= !(f32[i] > 0 && f32[i] <= FLT_MAX);
-    return !bad;
-}
-
 struct qp_code_rule qp_stored_rule(const struct qp_tensor *tensor)
 {
     struct qp_code_rule rule = qp_code_rule(tensor->scheme);
@@ -167,7 +154,7 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
         QP_TRY(load_nested(source, tensor, work, set, n, stored, window->scale, err));
     else
         qp_load_scales(work, &rule, n, stored, window->scale);
-    if (are_above_0(work, window->scale, n))
+    if (qp_scales_are_above_0(work, n, window->scale))
         return part->of_powers ? check_powers(source, part, work, window->scale, set, n, err)
                                : QPLAN_OK;
     const bool either_sign = may_be_negative(tensor), zeros = may_be_zero(tensor);

@@ -33,8 +33,8 @@ static double larger_in(const struct qp_whole_sets *w, size_t n, double most)
     for (size_t i = 0; w->calibrator->finds_ranges && i < n; i++) {
         const double least = is_f64 ? ((const double *)lo)[i] : (double)((const float *)lo)[i];
         const double largest = is_f64 ? ((const double *)hi)[i] : (double)((const float *)hi)[i];
-        most = -least > most ? -least : most;
-        most = largest > most ? largest : most;
+        const double size = -least > largest ? -least : largest;
+        most = size > most ? size : most;
     }
     return most;
 }

@@ -163,7 +163,7 @@ class Layout(layout_qplan.Layout):
     def gone(file, role):
         """With a record and scales for rows, no mark is needed: it is a file of compressed-tensors."""
         if role == "scale" and file.scheme.old:
-            return {**PLAIN, "dequantize": 0}   # codes are numbers as they are
+            return PLAIN    # codes are numbers as they are
         if role != "mark":
             return ALL
         return PLAIN if not file.records else HONEST if file.scheme.grain == ("c", 0) else ALL

@@ -1,4 +1,4 @@
-"""GPTQModel decodes GPTQ and AWQ folders, and makes some by rounding to nearest."""
+"""GPTQModel decodes GPTQ and AWQ folders, and makes some by rounding to nearest, or by data."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import os
 os.cpu_count = lambda: 8
 
 import torch
-from gptqmodel import GPTQModel
+from gptqmodel import GPTQModel, QuantizeConfig
 from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm
 from gptqmodel.quantization.config import FORMAT, RTNConfig
 from gptqmodel.utils.model_dequant import dequantize_model
@@ -53,6 +53,18 @@ def tool(format_, bits, group, symmetric):
     return make
 
 
+def by_data(source, model, out):
+    """The columns with the largest inputs come first, so that groups are in no order of columns."""
+    config = QuantizeConfig(bits=4, group_size=32, desc_act=True, act_group_aware=False,
+                            offload_to_disk=False)
+    generator = torch.Generator().manual_seed(4)
+    texts = [{"input_ids": torch.randint(3, 300, (1, 48), generator=generator),
+              "attention_mask": torch.ones(1, 48, dtype=torch.int64)} for _ in range(16)]
+    network = GPTQModel.load(str(source), config)
+    network.quantize(calibration=texts, batch_size=1)
+    network.save(str(out))
+
+
 def name_awq(path, group):
     """It calls such a folder gptq, in the format gemm, which no loader knows."""
     config = json.loads(path.read_text())
@@ -67,5 +79,6 @@ TOOLS = {
     "RTN gptq 3 bits": (tool(FORMAT.GPTQ, 3, 64, True), ("llama",)),
     "RTN gptq 8 bits": (tool(FORMAT.GPTQ, 8, 64, True), ("tied",)),
     "RTN gptq_v2 4 bits": (tool(FORMAT.GPTQ_V2, 4, 64, False), ("llama",)),
+    "GPTQ by data": (by_data, ("llama",)),
     "RTN awq": (tool(FORMAT.GEMM, 4, 64, False), ("llama",)),
 }

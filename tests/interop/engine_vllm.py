@@ -24,7 +24,7 @@ CANNOT = (
         "nvfp4*", "mxfp4*", "mxfp8*", "fp8:b128x128*", "fp8:t*", "fp8:c0 --activations none")),
     ("gptq int8*", "*", NO_KERNEL),
     ("gptq_v2 int8*", "*", NO_KERNEL),
-    ("gptq_v2 *:asym", "*", "vLLM takes symmetric GPTQ only"),
+    ("gptq_v2 *:asym*", "*", "vLLM takes symmetric GPTQ only"),
     ("*", "bert", "not a generative model"),
     ("*", "qwen2-vl", "its inspection of the model needs torchvision, whose wheel breaks vLLM's"),
 )

@@ -48,6 +48,7 @@ def enter(engine):
     home.mkdir(exist_ok=True)
     env = {**os.environ, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
            "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "TOKENIZERS_PARALLELISM": "false",
+           "OMP_NUM_THREADS": "1",  # of tiny tensors threads only wait for each other
            "PYTHONPATH": str(HERE.parent / "golden")}
     python = str(venv / "bin" / "python3")
     os.execve(python, [python, *sys.argv], env)

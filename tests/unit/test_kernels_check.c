@@ -260,6 +260,33 @@ static void check_floor(const struct qp_source_kernels *row)
     }
 }
 
+/*
+ * Errors of one size all along, and now and then one that f32 does not tell from them: the first
+ * that is above the floor is found, and none where there is none.
+ */
+static void check_equal_errors(const struct qp_source_kernels *row)
+{
+    enum { N = 1000 };
+    double y[N];
+    uint64_t seed = 16;
+    for (int round = 0; round < 20; round++) {
+        struct qp_sums expected, found;
+        long double exact[3];
+        for (size_t i = 0; i < N; i++) {
+            const bool is_tiny = round % 2 && random_below(&seed, N / 4) == 0;
+            put_source(row, arrays.src.begin, i, is_tiny ? 0x1p-30 : (double)(i % 7), 0);
+            set_work(row, y, i, is_tiny ? -0.25 : (double)(i % 7) - (i % 3 ? 0.25 : -0.25));
+        }
+        plain_sums(row, arrays.src.begin, y, N, &expected, exact);
+        const double floors[] = {-1, 0.25, nextafter(0.25, 0), expected.max_abs};
+        for (size_t i = 0; i < COUNT(floors); i++) {
+            row->sums(arrays.src.begin, y, N, &(struct qp_sums_wish){.floor = floors[i]}, &found);
+            assert_true(found.max_abs == fmax(floors[i], expected.max_abs));
+            assert_int_equal(found.max_at, floors[i] < expected.max_abs ? expected.max_at : 0);
+        }
+    }
+}
+
 /* Blocks in runs with a step each, as sums want them. */
 struct runs {
     size_t n, width, skip;
@@ -392,6 +419,7 @@ static void errors_below_the_floor_are_not_looked_for(void **state)
 {
     (void)state;
     for_each_row(check_floor);
+    for_each_row(check_equal_errors);
 }
 
 static void sum_blocks(const struct qp_source_kernels *row)

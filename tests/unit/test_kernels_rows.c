@@ -86,6 +86,14 @@ static void check_store(const struct qp_source_kernels *row, size_t n, uint64_t 
         scalar->work->store(source_dtypes[k], n, y, expected);
         row->work->store(source_dtypes[k], n, y, found);
         assert_memory_equal(found, expected, n * size);
+        void *back = place(&arrays.lo, n * row->work_bytes);
+        void *rounded = place(&arrays.hi, n * row->work_bytes);
+        if (works_in_f32(row) && source_dtypes[k] == QPLAN_F64)
+            continue; /* nothing in f32 is rounded to f64 */
+        memcpy(rounded, y, n * row->work_bytes);
+        scalar->work->load(source_dtypes[k], n, expected, back);
+        row->work->round(source_dtypes[k], n, rounded);
+        assert_same_work(row, back, rounded, n, "round");
     }
 }
 

@@ -349,6 +349,97 @@ static void scales_make_the_largest_value_the_largest_code(void **state)
     for_each_row(check_params);
 }
 
+/* ---- Small scales ---------------------------------------------------------------------------- */
+
+/* The power of two of the size less that of the largest value, one more from 7/4 of it on. */
+static double power_scale(const struct values *v, double size)
+{
+    int of_size, of_largest;
+    const double part = frexp(size, &of_size);
+    (void)frexp(v->type->largest, &of_largest);
+    const double s = ldexp(part >= 0.875 ? 2 : 1, of_size - of_largest);
+    return size == 0 ? 1 : s < 0x1p-126 ? 0x1p-126 : s;
+}
+
+static double in_precision(double x, int precision)
+{
+    return precision == 24 ? (double)(float)x : x;
+}
+
+/* A number of f8e4m3 as a scale: rounded once, in f32. */
+static double scale_of_number(const struct qp_code_rule *rule, double number)
+{
+    const float x = (float)number;
+    return (double)(rule->divides ? x / rule->factor : x * rule->factor);
+}
+
+/* The number that is nearest to what is wanted, or the first behind it that is enough. */
+static double factor_scale(const struct values *v, const struct qp_code_rule *rule, double size,
+                           int precision)
+{
+    const struct values stored = values_of(QPLAN_F8E4M3);
+    const double exact = in_precision(size / v->type->largest, precision);
+    const double factor = (double)rule->factor;
+    const double wanted = in_precision(rule->divides ? exact * factor : exact / factor, precision);
+    const double enough = in_precision(size / (v->type->largest + v->type->reach), precision);
+    if (size == 0)
+        return scale_of_number(rule, 1);
+    size_t i = place_of(&stored, wanted, precision);
+    i = i < stored.n / 2 + 1 ? stored.n / 2 + 1 : i; /* the least above 0 */
+    while (i < stored.n && scale_of_number(rule, stored.all[i].value) < enough)
+        i++;
+    return i < stored.n ? scale_of_number(rule, stored.all[i].value) : INFINITY;
+}
+
+static void check_small_params(const struct qp_source_kernels *row)
+{
+    uint64_t seed = 5;
+    for (int i = 0; i < 3000; i++) {
+        const struct values v = values_of(code_dtypes[random_below(&seed, 3)]);
+        const bool powers = i % 2;
+        struct qp_code_rule rule = rule_of_type(&v, powers ? QPLAN_E8M0 : QPLAN_F8E4M3);
+        const size_t n = 1 + (size_t)random_below(&seed, 70);
+        double lo[70], hi[70], scale[70];
+        int32_t zero[70];
+        size_t end = n;
+        rule.divides = random_below(&seed, 2);
+        rule.factor =
+            (float)ldexp(1.5 + random_signed(&seed) / 2, (int)random_below(&seed, 20) - 10);
+        for (size_t k = 0; k < n; k++) {
+            const double fits = rule.divides ? 1 / (double)rule.factor : (double)rule.factor;
+            const int least = powers ? -149 : -12, width = powers ? 276 : 20;
+            const double size = (powers ? 1 : fits * v.type->largest) *
+                                ldexp(1.5 + random_signed(&seed) / 2,
+                                      (int)random_below(&seed, (uint64_t)width) + least);
+            const double near = random_below(&seed, 4) ? size : ldexp(7, ilogb(size) - 2);
+            set_work(row, lo, k, random_below(&seed, 2) ? -near : -near / 3);
+            set_work(row, hi, k, get_work(row, lo, k) == -near ? near / 4 : near);
+            if (random_below(&seed, 10) == 0) {
+                set_work(row, lo, k, random_below(&seed, 2) ? 0.0 : -0.0);
+                set_work(row, hi, k, 0);
+            }
+        }
+        const size_t done = valued_of(row, &v)->params(&rule, n, lo, hi, scale, zero);
+        for (size_t k = 0; k < end; k++) {
+            const double size = fmax(-get_work(row, lo, k), get_work(row, hi, k));
+            const double expected =
+                powers ? power_scale(&v, size) : factor_scale(&v, &rule, size, precision_of(row));
+            end = isinf(expected) ? k : end;
+            if (k < end) {
+                assert_true(get_work(row, scale, k) == expected);
+                assert_int_equal(zero[k], 0);
+            }
+        }
+        assert_int_equal(done, end);
+    }
+}
+
+static void small_scales_are_those_of_the_contract(void **state)
+{
+    (void)state;
+    for_each_row(check_small_params);
+}
+
 /* ---- Verdicts -------------------------------------------------------------------------------- */
 
 /* The offences of an element x that decodes to y. */
@@ -397,6 +488,85 @@ static void a_verdict_goes_by_the_reach_of_each_code(void **state)
     for_each_row(check_verdicts);
 }
 
+/*
+ * An element of a set with a scale and what it decodes to: near a midpoint of two values, or the
+ * end that the largest value reaches, as f32 can tell it, and either of the two; or anything.
+ */
+static void put_verdict(const struct qp_source_kernels *row, const struct values *v, double scale,
+                        void *src, void *y, size_t i, uint64_t *seed)
+{
+    const size_t k = (size_t)random_below(seed, v->n - 1);
+    const double low = v->all[k].value, high = v->all[k + 1].value, middle = (low + high) / 2;
+    const double end = (v->type->largest + v->type->reach) * (random_below(seed, 2) ? 1 : -1);
+    const bool is_end = random_below(seed, 8) == 0;
+    const double t = is_end ? end : random_below(seed, 3) ? middle : low;
+    const double value =
+        is_end ? copysign(v->type->largest, end) : v->all[k + random_below(seed, 2)].value;
+    const int ulps = (int)random_below(seed, 13) - 6;
+    put_source(row, src, i, scale * t, random_below(seed, 2) && scale * t != 0 ? ulps : 0);
+    if (random_below(seed, 200) == 0)
+        put_special(row, src, i, seed);
+    set_work(row, y, i, fmin(fmax(scale * value, -(double)FLT_MAX), (double)FLT_MAX));
+}
+
+/* A check of a tile finds what the checks of its elements find, each of which is looked at alone.
+ */
+static void check_together(const struct qp_source_kernels *row, const struct qp_tile *tile,
+                           uint64_t *seed)
+{
+    const struct values v = values_of(code_dtypes[random_below(seed, COUNT(code_dtypes))]);
+    const struct qp_code_rule rule = rule_of_type(&v, QPLAN_F32);
+    const struct qp_quantizer *const alone = qp_quantizer(row->dtype, v.type->kind, QPLAN_ISA_BEST);
+    const size_t n = tile->rows * tile->cols, n_sets = qp_tile_sets(tile);
+    const struct qp_tile one = flat_tile(1);
+    unsigned char *const src =
+        place_bytes(&arrays.src, n * row->elem_bytes, random_below(seed, 16));
+    char *const y = place(&arrays.y, n * row->work_bytes);
+    char *const scale = place(&arrays.scale, n_sets * row->work_bytes);
+    double *const bound = place(&arrays.bound, n_sets * sizeof *bound);
+    int32_t *const zero = place(&arrays.zero, n_sets * sizeof *zero);
+    struct qp_check found, expected = {0};
+    if (random_below(seed, 4)) /* some of all tiles */
+        return;
+    for (size_t k = 0; k < n_sets; k++) {
+        zero[k] = 0;
+        set_work(row, scale, k, random_below(seed, 3) ? pick_scale(false, seed) : 0x1p-5);
+    }
+    row->work->bounds(n_sets, scale, zero, &rule, bound);
+    for (size_t i = 0; i < n; i++)
+        put_verdict(row, &v, get_work(row, scale, set_of(tile, i)), src, y, i, seed);
+    valued_of(row, &v)->check(tile, src, y, &rule, scale, zero, bound, &found);
+    for (size_t i = 0; i < n; i++) {
+        const size_t set = set_of(tile, i);
+        struct qp_check part;
+        alone->check(&one, src + i * row->elem_bytes, y + i * row->work_bytes, &rule,
+                     scale + set * row->work_bytes, zero, bound + set, &part);
+        if (part.offences && expected.offences++ == 0)
+            expected.first_offence = i;
+        if (part.clipped && expected.clipped++ == 0)
+            expected.first_clipped = i;
+        expected.nonfinite += part.nonfinite;
+        expected.max_clip = fmax(expected.max_clip, part.max_clip);
+    }
+    assert_int_equal(found.offences, expected.offences);
+    assert_int_equal(found.first_offence, expected.first_offence);
+    assert_int_equal(found.clipped, expected.clipped);
+    assert_int_equal(found.first_clipped, expected.first_clipped);
+    assert_int_equal(found.nonfinite, expected.nonfinite);
+    assert_true(found.max_clip == expected.max_clip);
+}
+
+static void check_tiles_together(const struct qp_source_kernels *row)
+{
+    for_each_tile(row, check_together);
+}
+
+static void a_verdict_does_not_depend_on_neighbours(void **state)
+{
+    (void)state;
+    for_each_row(check_tiles_together);
+}
+
 /* What lies beyond the largest value by more than half of the last gap is clipped. */
 static void check_clips(const struct qp_source_kernels *row)
 {
@@ -434,7 +604,9 @@ int main(void)
         cmocka_unit_test(codes_and_values_are_those_of_the_contract),
         cmocka_unit_test(values_are_clipped_to_finite_ones),
         cmocka_unit_test(scales_make_the_largest_value_the_largest_code),
+        cmocka_unit_test(small_scales_are_those_of_the_contract),
         cmocka_unit_test(a_verdict_goes_by_the_reach_of_each_code),
+        cmocka_unit_test(a_verdict_does_not_depend_on_neighbours),
         cmocka_unit_test(what_is_beyond_the_reach_of_the_last_code_is_clipped),
     };
     return cmocka_run_group_tests(tests, arrays_make, arrays_free);
