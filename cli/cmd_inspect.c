@@ -93,9 +93,9 @@ static enum qplan_status show_imatrix(const struct args *args, const char *path,
 /* What goes with --sensitivity alone, and what does not. */
 static enum qplan_status check_sensitivity(const struct args *args, struct qplan_error *err)
 {
-    static const char *const needed_by[] = {"candidates",         "calibrate", "importance",
-                                            "importance-missing", "hessian",   "hessian-damp",
-                                            "positive-scales"};
+    static const char *const needed_by[] = {"candidates", "calibrate", "importance-missing",
+                                            "hessian-damp", "positive-scales"};
+    static const char *const weights[] = {"importance", "hessian"};
     static const char *const refused[] = {"against", "fail-if", "gate-min-elements"};
     char flag[CLI_SHOWN];
     if (args_has(args, "sensitivity")) {
@@ -109,6 +109,11 @@ static enum qplan_status check_sensitivity(const struct args *args, struct qplan
         (void)snprintf(flag, sizeof flag, "--%s", needed_by[i]);
         if (args_has(args, needed_by[i]))
             return cli_fail(err, QPLAN_ERR_USAGE, flag, "needs --sensitivity");
+    }
+    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
+        (void)snprintf(flag, sizeof flag, "--%s", weights[i]);
+        if (args_has(args, weights[i]) && !args_has(args, "against"))
+            return cli_fail(err, QPLAN_ERR_USAGE, flag, "needs --against or --sensitivity");
     }
     return QPLAN_OK;
 }
@@ -163,7 +168,9 @@ static enum qplan_status run_all(struct inspection *in, struct qplan_error *err)
         .against = in->source,
         .gates = task_gates(&in->task),
         .n_gates = in->task.n_gates,
+        .hessian = args_value(in->args, "hessian"),
     };
+    inspect_options.n_importance = args_values(in->args, "importance", &inspect_options.importance);
     inspect_options.n_include = args_values(in->args, "include", &inspect_options.include);
     enum qplan_status status =
         qplan_inspect(&in->report, in->file, &inspect_options, &in->task.run, err);

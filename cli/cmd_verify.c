@@ -13,14 +13,16 @@ static const struct arg_option proof_rows[] = {
     {.name = "importance",
      .value = "FILE",
      .repeat = true,
-     .help = "with --exact: the importance that FILE was made with"},
+     .help = "measure errors weighted by this too; with --exact: the\n"
+             "importance that FILE was made with"},
     {.name = "hessian",
      .value = "FILE",
-     .help = "with --exact: the Hessians that it was made with"},
+     .help =
+         "likewise by the diagonals of these; with --exact: the\nHessians that it was made with"},
     {.name = "hessian-damp",
      .value = "X",
-     .help = "with --hessian: what was added to their diagonals",
-     .fallback = "0.01"},
+     .help = "with --exact: what was added to their diagonals",
+     .fallback = "that of FILE, or 0.01"},
     {.name = "allow-unproven",
      .help = "only measure codes that are not provable without --exact: those\n"
              "that were rounded by a Hessian"},
@@ -56,17 +58,15 @@ struct verification {
     struct qplan_report *report;
 };
 
-/* What the file was made with is of use only where it is computed again. */
 static enum qplan_status read_data(struct verification *v, struct qplan_error *err)
 {
     struct qplan_inspect_options *prove = &v->prove;
     prove->exact = args_has(v->args, "exact");
     prove->n_importance = args_values(v->args, "importance", &prove->importance);
     CLI_TRY(plan_args_hessian(v->args, &prove->hessian, &prove->hessian_damp, err));
-    if (prove->exact || (!prove->n_importance && !prove->hessian))
-        return QPLAN_OK;
-    return cli_fail(err, QPLAN_ERR_USAGE, prove->hessian ? "--hessian" : "--importance",
-                    "needs --exact");
+    return prove->exact || !args_has(v->args, "hessian-damp")
+               ? QPLAN_OK
+               : cli_fail(err, QPLAN_ERR_USAGE, "--hessian-damp", "needs --exact");
 }
 
 static enum qplan_status read_options(struct verification *v, struct qplan_error *err)

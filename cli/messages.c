@@ -147,9 +147,6 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_KEEP] =
             ("--indivisible keep copies these tensors unquantized; smaller groups "
              "may divide them"),
-        [QPLAN_ADVICE_ORDER] =
-            ("this one is plain and the other quantized: the quantized one comes "
-             "first, its source behind it"),
         [QPLAN_ADVICE_NONFINITE] = ("--nonfinite saturate clips infinities and makes NaN zero; "
                                     "--exclude keeps the tensor as it is"),
         [QPLAN_ADVICE_SCALE_F32] = "--scale-dtype f32 takes larger scales",
@@ -161,6 +158,8 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_EXACT] = ("not provable without --exact and the --hessian that it was made "
                                 "with; --allow-unproven only measures it"),
         [QPLAN_ADVICE_UNQUANTIZED] = "--allow-unquantized proves a mere copy",
+        [QPLAN_ADVICE_EXCHANGE] =
+            "SOURCE is quantized and FILE is not: the other order may be meant",
     };
     return texts[advice];
 }

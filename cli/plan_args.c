@@ -257,6 +257,25 @@ enum qplan_status plan_args_hessian(const struct args *args, const char **path, 
     return value_decimal(args, "hessian-damp", MOST_DAMP, damp, err);
 }
 
+/* A method whose parameter is wrong is known, but not what it should do. */
+static enum qplan_status check_parameter(const char *text, struct qplan_error *err)
+{
+    static const struct {
+        const char *method, *parameter;
+    } rows[] = {{"percentile", "a number above 50 and up to 100, with up to 6 digits behind the "
+                               "point"},
+                {"entropy", "a whole number from 64 to 8192"}};
+    char shown[CLI_SHOWN];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const size_t n = strlen(rows[i].method);
+        if (strncmp(text, rows[i].method, n) == 0 && text[n] == ':')
+            return cli_fail(err, QPLAN_ERR_USAGE, "--calibrate",
+                            "bad parameter of %s: expected %s, found '%s'", rows[i].method,
+                            rows[i].parameter, cli_escape(shown, sizeof shown, text + n + 1));
+    }
+    return QPLAN_OK;
+}
+
 enum qplan_status plan_args_calibration(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err)
 {
@@ -267,6 +286,11 @@ enum qplan_status plan_args_calibration(struct qplan_plan_options *options, cons
     CLI_TRY(value_choice(args, "importance-missing", "policy", &place, err));
     options->importance_required = place > 0;
     CLI_TRY(plan_args_hessian(args, &options->hessian, &options->hessian_damp, err));
+    if (args_has(args, "importance-missing") && !options->n_importance && !options->hessian)
+        return cli_fail(err, QPLAN_ERR_USAGE, "--importance-missing",
+                        "needs --importance or --hessian");
+    if (text && !qplan_calibrator_is(text))
+        CLI_TRY(check_parameter(text, err));
     if (!text || !qplan_calibrator_is(text)) /* one that is written as it is listed, or none */
         return read_listed(args, "calibrate", "method", qplan_calibrator_name, &options->calibrate,
                            err);

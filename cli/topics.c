@@ -17,11 +17,11 @@ static void print_metrics(FILE *to)
           "The unit 'value' is that of the weights. Metrics marked with * need the source.\n"
           "\n",
           to);
-    fprintf(to, "  %-14s%-10s%-12s%s\n", "metric", "unit", "scope", "meaning");
+    fprintf(to, "  %-18s%-10s%-12s%s\n", "metric", "unit", "scope", "meaning");
     for (size_t i = 0; qplan_metric_at(i, &m); i++) {
         char scope[16];
         (void)snprintf(scope, sizeof scope, "%s%s", m.scope, m.of_tensors ? "" : " only");
-        fprintf(to, "  %-14s%-10s%-12s%s%s\n", m.name, m.unit, scope, m.needs_source ? "* " : "",
+        fprintf(to, "  %-18s%-10s%-12s%s%s\n", m.name, m.unit, scope, m.needs_source ? "* " : "",
                 m.help);
     }
 }

@@ -71,7 +71,6 @@ enum qplan_advice {
     QPLAN_ADVICE_EXCLUDE_ONE, /* .exclude of qplan_plan_options keeps one of the two as it is */
     QPLAN_ADVICE_INDIVISIBLE, /* .indivisible of qplan_plan_options: ragged or keep */
     QPLAN_ADVICE_KEEP,        /* .indivisible of qplan_plan_options: keep; or smaller groups */
-    QPLAN_ADVICE_ORDER,       /* the other one is quantized: that is proven, against this one */
     QPLAN_ADVICE_NONFINITE,   /* .nonfinite of qplan_plan_options: saturate; or .exclude */
     QPLAN_ADVICE_SCALE_F32,   /* .scale_dtype f32 of the scheme takes larger scales */
     QPLAN_ADVICE_OPERATORS,   /* qplan_op_at walks all operators */
@@ -80,7 +79,9 @@ enum qplan_advice {
     QPLAN_ADVICE_HESSIAN,     /* .hessian of the options or the document names the file */
     QPLAN_ADVICE_EXACT,       /* .exact of qplan_inspect_options proves it with the file that it was
                                * made with; .allow_unproven goes without */
-    QPLAN_ADVICE_UNQUANTIZED  /* .allow_unquantized of qplan_inspect_options takes a mere copy */
+    QPLAN_ADVICE_UNQUANTIZED, /* .allow_unquantized of qplan_inspect_options takes a mere copy */
+    QPLAN_ADVICE_EXCHANGE     /* the source is quantized and the checkpoint is not: the other way
+                               * round .against is what was quantized */
 };
 
 /* No error in this struct points anywhere: it may be copied and outlives every object. */

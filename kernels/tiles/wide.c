@@ -132,3 +132,37 @@ void qp_wide_sums(struct qp_wide_sums *result, const struct qp_source_kernels *k
                                     {tree16(y2), 2 * y_exp},
                                     {tree16(xy), x_exp + y_exp}};
 }
+
+/* ---- Weighted sums ----------------------------------------------------------------------------
+ */
+
+/* The weights of a line of elements; the next column is moved behind it. */
+static void take_weights(struct qp_column_weights *weights, double line[16])
+{
+    for (int i = 0; i < 16; i++) {
+        line[i] = weights->of ? (double)weights->of[weights->first] : 1;
+        weights->first = weights->first + 1 == weights->n ? 0 : weights->first + 1;
+    }
+}
+
+void qp_wide_weighted(struct qp_weighted_sums *result, const struct qp_source_kernels *kernels,
+                      const void *src, const void *y, size_t n, struct qp_column_weights weights)
+{
+    const struct block block = {kernels, src, y, n};
+    const bool is_wide = kernels->dtype == QPLAN_F64; /* no other type has squares that are lost */
+    const struct tops tops = is_wide ? find_tops(&block) : (struct tops){0, 0, 0};
+    const int e_exp = is_wide ? exponent_of(tops.e) : 0, x_exp = is_wide ? exponent_of(tops.x) : 0;
+    double e2[16] = {0}, x2[16] = {0}, w[16];
+    for (size_t at = 0; at < n; at += 16) {
+        const struct line line = line_at(&block, at);
+        take_weights(&weights, w);
+        for (int i = 0; i < 16; i++) {
+            const double e =
+                is_wide ? error_of(line.x[i], line.y[i], e_exp) : line.x[i] - line.y[i];
+            const double x = is_wide ? ldexp(line.x[i], -x_exp) : line.x[i];
+            e2[i] += w[i] * (e * e);
+            x2[i] += w[i] * (x * x);
+        }
+    }
+    *result = (struct qp_weighted_sums){{tree16(e2), 2 * e_exp}, {tree16(x2), 2 * x_exp}};
+}

@@ -27,6 +27,27 @@ bool qp_wide_take(struct qp_wide_sums *result, enum qplan_dtype dtype, const str
 void qp_wide_sums(struct qp_wide_sums *result, const struct qp_source_kernels *kernels,
                   const void *src, const void *y, size_t n);
 
+/* What a squared error in each column of a matrix counts. */
+struct qp_column_weights {
+    const float *of; /* NULL = 1 in all */
+    uint64_t n;      /* columns */
+    uint64_t first;  /* the column of the first element */
+};
+
+struct qp_weighted_sums {
+    struct qp_scaled e2, x2;
+};
+
+/* Sums of weighted squares of at most QP_BLOCK elements, likewise. */
+void qp_wide_weighted(struct qp_weighted_sums *result, const struct qp_source_kernels *kernels,
+                      const void *src, const void *y, size_t n, struct qp_column_weights weights);
+
+static inline void qp_weighted_add(struct qp_weighted_sums *total, struct qp_weighted_sums sums)
+{
+    total->e2 = qp_scaled_sum(total->e2, sums.e2);
+    total->x2 = qp_scaled_sum(total->x2, sums.x2);
+}
+
 static inline void qp_wide_add(struct qp_wide_sums *total, const struct qp_wide_sums *sums)
 {
     total->e2 = qp_scaled_sum(total->e2, sums->e2);

@@ -102,9 +102,12 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
         const struct qp_device_need nothing = {.n_rows = 0};
         QP_TRY(qp_device_take(run->device, &nothing, run->threads, err));
     }
-    QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, err));
+    QP_TRY(qp_gates_check(o->gates, o->n_gates, o->against != NULL, o->n_importance || o->hessian,
+                          err));
     struct data data = {.importance.n_entries = 0};
-    enum qplan_status status = read_data(o, &checkpoint->making, &data, &request.with, err);
+    enum qplan_status status = read_data(o, &checkpoint->making, &data, &request.weighed_by, err);
+    if (o->exact)
+        request.with = request.weighed_by;
     if (status == QPLAN_OK)
         status = qp_report_make(report, &request, run, err);
     qp_importance_free(&data.importance);

@@ -14,8 +14,16 @@ static bool needs_source(const struct qplan_quantize_options *options)
 {
     bool measured = options->verify;
     for (size_t i = 0; i < options->n_gates; i++)
-        measured |= options->gates[i]->metric->needs == QP_NEEDS_SOURCE;
+        measured |= options->gates[i]->metric->needs >= QP_NEEDS_SOURCE;
     return measured;
+}
+
+static bool has_weights(const struct qplan_plan *plan)
+{
+    bool found = false;
+    for (size_t i = 0; i < plan->n_tensors && !found; i++)
+        found = plan->tensors[i].has_importance;
+    return found;
 }
 
 /* Reports on the file that was written, as the reader of any file has read it. */
@@ -119,6 +127,7 @@ enum qplan_status qplan_quantize(struct qplan_report **report, const struct qpla
     struct qp_run_notes notes = {.fewer_threads = false};
     *report = NULL;
     QP_TRY(qp_plan_check_weights(plan, err));
+    QP_TRY(qp_gates_check(options->gates, options->n_gates, true, has_weights(plan), err));
     QP_TRY(qp_gates_check_plan(options->gates, options->n_gates, plan, err));
     QP_TRY(take_device(plan, run, err));
     const struct qp_outs_request request = {.path = options->out_path,

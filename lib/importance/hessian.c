@@ -90,7 +90,7 @@ static enum qplan_status bad_shape(const struct qp_source *source, const struct 
     char subject[512], shape[256];
     return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, &source->listing, entry),
                    "not the Hessian of a weight of %" PRIu64 " columns: expected F32 [%" PRIu64
-                   ",%" PRIu64 "], or blocks [%" PRIu64 "/b,b,b], found %s [%s]",
+                   ",%" PRIu64 "], or blocks [%" PRIu64 "/b,b,b], found %s %s",
                    columns, columns, columns, columns,
                    qplan_storage_name((enum qplan_storage)entry->storage),
                    qp_format_list(shape, sizeof shape, entry->shape, entry->rank));

@@ -4,8 +4,6 @@
 #include "faults.h"
 #include "plan.h"
 
-#include <stdio.h>
-
 bool qp_is_rounded(const struct qp_plan_tensor *t)
 {
     return qp_is_quantized(t) && t->calibrator->rounds;
@@ -61,29 +59,45 @@ static enum qplan_status use_other(struct qplan_plan *plan, struct qp_plan_tenso
     return t->calibrator ? QPLAN_OK : qp_fail_memory(err, "plan", sizeof *t->calibrator);
 }
 
-static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n,
-                                      const struct qp_plan_tensor *first, struct qplan_error *err)
+static size_t count_missing(const struct qplan_plan *plan)
 {
-    char text[768], quoted[QP_QUOTED];
-    (void)snprintf(text, sizeof text,
-                   "no Hessian is known of %zu tensor%s, the first is %s: %s rounded to the "
-                   "nearest codes, by %s",
-                   n, n == 1 ? "" : "s",
-                   qp_quote(quoted, first->source->name, first->source->name_len),
-                   n == 1 ? "it is" : "they are", first->calibrator->name);
-    return qp_warn(&plan->warnings, &plan->arena, "hessian-missing",
-                   plan->checkpoint->source.listing.shown, text, err);
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        n += qp_is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian;
+    return n;
 }
 
-static enum qplan_status fail_missing(struct qplan_plan *plan, struct qplan_error *err)
+/* Adds the tensors without one to a list. */
+static void list_missing(const struct qplan_plan *plan, struct qp_faults *faults)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (qp_is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian)
+            qp_faults_add(faults, plan->tensors[i].source);
+    }
+}
+
+static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n, bool has_importance,
+                                      struct qplan_error *err)
+{
+    const char *shown = plan->checkpoint->source.listing.shown;
+    const struct qp_calibrator *other =
+        has_importance ? &qp_calibrate_mse[0] : &qp_calibrate_minmax;
+    struct qplan_error list;
+    struct qp_faults faults = {.err = &list};
+    qp_fail(&list, QPLAN_ERR_INVALID, shown,
+            "no Hessian is known of %zu tensor%s, rounded to the nearest codes by %s: ", n,
+            n == 1 ? "" : "s", other->name);
+    list_missing(plan, &faults);
+    (void)qp_faults_end(&faults);
+    return qp_warn(&plan->warnings, &plan->arena, "hessian-missing", shown, list.message, err);
+}
+
+static enum qplan_status fail_missing(const struct qplan_plan *plan, struct qplan_error *err)
 {
     struct qp_faults faults = {.err = err};
     qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
             "no Hessian is known of: ");
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (qp_is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian)
-            qp_faults_add(&faults, plan->tensors[i].source);
-    }
+    list_missing(plan, &faults);
     return qp_faults_end(&faults);
 }
 
@@ -102,24 +116,15 @@ static enum qplan_status find_all(struct qplan_plan *plan, struct qplan_error *e
 static enum qplan_status replace_missing(struct qplan_plan *plan, bool has_importance,
                                          struct qplan_error *err)
 {
-    const struct qp_plan_tensor *first = NULL;
-    size_t n = 0;
+    const size_t n = count_missing(plan);
+    if (n > 0)
+        QP_TRY(warn_missing(plan, n, has_importance, err));
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
-        if (!qp_is_rounded(t) || t->hessian)
-            continue;
-        QP_TRY(use_other(plan, t, has_importance, err));
-        first = n++ == 0 ? t : first;
+        if (qp_is_rounded(t) && !t->hessian)
+            QP_TRY(use_other(plan, t, has_importance, err));
     }
-    return n > 0 ? warn_missing(plan, n, first, err) : QPLAN_OK;
-}
-
-static bool is_any_missing(const struct qplan_plan *plan)
-{
-    bool found = false;
-    for (size_t i = 0; i < plan->n_tensors && !found; i++)
-        found = qp_is_rounded(&plan->tensors[i]) && !plan->tensors[i].hessian;
-    return found;
+    return QPLAN_OK;
 }
 
 static bool is_any_rounded(const struct qplan_plan *plan)
@@ -145,7 +150,7 @@ enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan
                                 struct qplan_error *err)
 {
     const bool is_wanted = is_any_rounded(plan);
-    if (options->hessian && !is_wanted)
+    if (options->hessian && !is_wanted && plan->n_quantized > 0)
         return qp_fail(err, QPLAN_ERR_USAGE, "hessian",
                        "nothing is quantized by a method that rounds by it: expected ldlq");
     if (!is_wanted)
@@ -159,7 +164,7 @@ enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan
     plan->making.hessian_damp =
         options->hessian_damp > 0 ? options->hessian_damp : QPLAN_HESSIAN_DAMP;
     QP_TRY(take_file(plan, options->hessian, err));
-    if (options->importance_required && is_any_missing(plan))
+    if (options->importance_required && count_missing(plan) > 0)
         return fail_missing(plan, err);
     return replace_missing(plan, options->n_importance > 0, err);
 }

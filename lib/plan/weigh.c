@@ -6,8 +6,6 @@
 
 #include "lib/importance/importance.h"
 
-#include <stdio.h>
-
 bool qp_is_weighed(const struct qp_plan_tensor *t)
 {
     return qp_is_quantized(t) && t->calibrator->weighted && !t->calibrator->rounds;
@@ -35,21 +33,6 @@ enum qplan_status qp_plan_weigh_tensor(struct qp_plan_tensor *t,
     return QPLAN_OK;
 }
 
-/* Says how many tensors no file knows, and which is the first. */
-static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n,
-                                      const struct qp_plan_tensor *first, struct qplan_error *err)
-{
-    char text[768], quoted[QP_QUOTED];
-    (void)snprintf(text, sizeof text,
-                   "no importance is known of %zu tensor%s, the first is %s: errors of %s are not "
-                   "weighted",
-                   n, n == 1 ? "" : "s",
-                   qp_quote(quoted, first->source->name, first->source->name_len),
-                   n == 1 ? "it" : "them");
-    return qp_warn(&plan->warnings, &plan->arena, "importance-missing",
-                   plan->checkpoint->source.listing.shown, text, err);
-}
-
 /* The calibrator that says in its name that errors are weighted; most tensors share theirs. */
 static enum qplan_status name_weighted(struct qplan_plan *plan, struct qp_plan_tensor *t,
                                        const struct qp_calibrator **plain,
@@ -63,15 +46,34 @@ static enum qplan_status name_weighted(struct qplan_plan *plan, struct qp_plan_t
     return *weighted ? QPLAN_OK : qp_fail_memory(err, "plan", sizeof **weighted);
 }
 
-static enum qplan_status fail_missing(struct qplan_plan *plan, struct qplan_error *err)
+/* Adds the tensors that no file knows to a list. */
+static void list_missing(const struct qplan_plan *plan, struct qp_faults *faults)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (takes_weights(&plan->tensors[i]) && !plan->tensors[i].has_importance)
+            qp_faults_add(faults, plan->tensors[i].source);
+    }
+}
+
+static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n, struct qplan_error *err)
+{
+    const char *shown = plan->checkpoint->source.listing.shown;
+    struct qplan_error list;
+    struct qp_faults faults = {.err = &list};
+    qp_fail(&list, QPLAN_ERR_INVALID, shown,
+            "no importance is known of %zu tensor%s, whose errors are not weighted: ", n,
+            n == 1 ? "" : "s");
+    list_missing(plan, &faults);
+    (void)qp_faults_end(&faults);
+    return qp_warn(&plan->warnings, &plan->arena, "importance-missing", shown, list.message, err);
+}
+
+static enum qplan_status fail_missing(const struct qplan_plan *plan, struct qplan_error *err)
 {
     struct qp_faults faults = {.err = err};
     qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
             "no importance is known of: ");
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (takes_weights(&plan->tensors[i]) && !plan->tensors[i].has_importance)
-            qp_faults_add(&faults, plan->tensors[i].source);
-    }
+    list_missing(plan, &faults);
     return qp_faults_end(&faults);
 }
 
@@ -79,7 +81,6 @@ static enum qplan_status weigh_tensors(struct qplan_plan *plan,
                                        const struct qp_importance *importance, bool required,
                                        struct qplan_error *err)
 {
-    const struct qp_plan_tensor *first = NULL;
     const struct qp_calibrator *plain = NULL, *weighted = NULL;
     size_t n_missing = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -89,12 +90,12 @@ static enum qplan_status weigh_tensors(struct qplan_plan *plan,
         QP_TRY(qp_plan_weigh_tensor(t, importance, &plan->arena, err));
         if (t->has_importance)
             QP_TRY(name_weighted(plan, t, &plain, &weighted, err));
-        else if (n_missing++ == 0)
-            first = t;
+        else
+            n_missing++;
     }
     if (n_missing == 0)
         return QPLAN_OK;
-    return required ? fail_missing(plan, err) : warn_missing(plan, n_missing, first, err);
+    return required ? fail_missing(plan, err) : warn_missing(plan, n_missing, err);
 }
 
 /* What the output will say of the files. */

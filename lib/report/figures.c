@@ -66,6 +66,18 @@ bool qp_report_is_rounded(const struct qplan_report *report)
     return found;
 }
 
+bool qp_report_is_unweighted(const struct qplan_report *report)
+{
+    struct qp_calibrator made;
+    bool found = false;
+    for (size_t i = 0; i < report->n_rows && !found; i++) {
+        const struct qp_tensor *t = report->rows[i].tested->tensor;
+        found = qp_calibrator_recorded(t->calibrate, t->scheme, &made) && made.takes_weights &&
+                !made.weighted;
+    }
+    return found;
+}
+
 /* ---- Sums --------------------------------------------------------------------------------------
  */
 
@@ -74,9 +86,21 @@ static double larger(double a, double b)
     return b > a ? b : a;
 }
 
+/* In one unit for all tensors. */
+static void add_weighted(struct qp_measure *total, const struct qp_measure *m)
+{
+    struct qp_weighted_sums sums = m->weighted;
+    sums.e2.value *= m->weight_unit;
+    sums.x2.value *= m->weight_unit;
+    qp_weighted_add(&total->weighted, sums);
+    total->weight_unit = 1;
+}
+
 static void add_errors(struct qp_measure *total, const struct qp_measure *m)
 {
     qp_wide_add(&total->sums, &m->sums);
+    if (m->weight_unit > 0)
+        add_weighted(total, m);
     total->max_abs = larger(total->max_abs, m->max_abs);
     total->clipped += m->clipped;
     total->nonfinite += m->nonfinite;
@@ -95,6 +119,7 @@ void qp_figures_add(struct qp_figures *total, const struct qp_figures *f)
     sums->param_bytes += f->sums.param_bytes;
     sums->kept_bytes += f->sums.kept_bytes;
     sums->data_bytes += f->sums.data_bytes;
+    total->sets += f->sets;
     total->source_bits += f->source_bits;
     total->code_bits += f->code_bits;
     total->compared += f->compared;

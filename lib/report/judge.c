@@ -19,14 +19,17 @@ static enum qplan_status bad_gate(const struct qplan_gate *gate, const char *wha
 }
 
 enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n, bool has_source,
-                                 struct qplan_error *err)
+                                 bool has_weights, struct qplan_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        if (gates[i]->metric->needs == QP_NEEDS_SOURCE && !has_source) {
+        if (gates[i]->metric->needs >= QP_NEEDS_SOURCE && !has_source) {
             (void)bad_gate(gates[i], "this metric is measured: a source is needed", err);
             qp_advise(err, QPLAN_ADVICE_AGAINST);
             return QPLAN_ERR_USAGE;
         }
+        if (gates[i]->metric->needs == QP_NEEDS_WEIGHTS && !has_weights)
+            return bad_gate(gates[i], "this metric is weighted: importance or a Hessian is needed",
+                            err);
     }
     return QPLAN_OK;
 }
@@ -108,8 +111,8 @@ bool qp_gate_skipped(const struct qp_gate_result *result, const struct qp_row *r
 }
 
 /*
- * The first tensor without a value, else the worst. Where no tensor is judged there is no value,
- * but every count is 0.
+ * The first tensor without a value, else the worst; for metrics that are weighted, of those whose
+ * weights are known. Where no tensor is judged there is no value, but every count is 0.
  */
 static void find_worst(const struct qplan_report *report, struct qp_gate_result *r)
 {
@@ -120,6 +123,8 @@ static void find_worst(const struct qplan_report *report, struct qp_gate_result 
         if (!is_judged(r->gate, row) || qp_gate_skipped(r, row))
             continue;
         const struct qp_figures figures = qp_row_figures(row);
+        if (r->gate->metric->needs == QP_NEEDS_WEIGHTS && !(figures.errors.weight_unit > 0))
+            continue;
         const struct qp_value value = qp_metric_value(r->gate->metric, &figures);
         if (r->row && value.known && !is_worse(r->gate, value.number, r->value.number))
             continue;

@@ -63,6 +63,7 @@ VALUE(of_bpw, ratio(8.0 * (double)f->sums.data_bytes, (double)f->sums.elements))
 VALUE(of_scale_min, number(f->facts.scale_min))
 VALUE(of_scale_max, number(f->facts.scale_max))
 VALUE(of_negative, count(f->facts.negative))
+VALUE(of_negative_percent, ratio(100.0 * (double)f->facts.negative, (double)f->sets))
 VALUE(of_half_step, not_negative(f->facts.half_step))
 VALUE(of_bound, not_negative(f->facts.bound))
 VALUE(of_max_abs, not_negative(f->errors.max_abs))
@@ -96,15 +97,16 @@ static double log10_of(struct qp_scaled a)
 }
 
 /* No error at all is the best ratio there is, but an error without any signal has none. */
-static struct qp_value of_sqnr_db(const struct qp_figures *f)
+static struct qp_value decibels(const struct qp_figures *f, struct qp_scaled x2,
+                                struct qp_scaled e2)
 {
-    const struct qp_wide_sums *sums = &f->errors.sums;
-    if (measured(f) && sums->e2.value == 0)
+    if (measured(f) && e2.value == 0)
         return number(INFINITY);
-    if (sums->x2.value == 0)
-        return unknown;
-    return number(10 * log10_of(qp_scaled_ratio(sums->x2, sums->e2)));
+    return x2.value == 0 ? unknown : number(10 * log10_of(qp_scaled_ratio(x2, e2)));
 }
+
+VALUE(of_sqnr_db, decibels(f, f->errors.sums.x2, f->errors.sums.e2))
+VALUE(of_weighted_sqnr_db, decibels(f, f->errors.weighted.x2, f->errors.weighted.e2))
 
 /* The sum of x x': (x - x')^2 = x^2 - 2 x x' + x'^2 gives it where that keeps its bits. */
 static struct qp_scaled products(const struct qp_wide_sums *sums)
@@ -145,6 +147,7 @@ static struct qp_value of_cosine(const struct qp_figures *f)
 #define ALWAYS  QP_NEEDS_NOTHING
 #define FACTS   QP_NEEDS_FACTS
 #define SOURCE  QP_NEEDS_SOURCE
+#define WEIGHTS QP_NEEDS_WEIGHTS
 
 /* Columns: name, kind, needs, shown, scope and bad end, value, unit, help. */
 /* clang-format off */
@@ -170,6 +173,8 @@ const struct qp_metric qp_metrics[] = {
     {"scale_min",    QP_NUMBER,  FACTS,  TENSORS, NO_GATE,     of_scale_min,    NULL, NULL},
     {"scale_max",    QP_NUMBER,  FACTS,  TENSORS, NO_GATE,     of_scale_max,    NULL, NULL},
     {"negative_scales", QP_COUNT, FACTS, JSON,    NO_GATE,     of_negative,     NULL, NULL},
+    {"negative_percent", QP_NUMBER, FACTS, SUMMARY | QP_IF_ANY, NO_GATE, of_negative_percent,
+     NULL, NULL},
     {"half_step",    QP_NUMBER,  FACTS,  JSON,    WORST, HIGH, of_half_step,
      "value",    "half of the largest scale"},
     {"bound",        QP_NUMBER,  FACTS,  ALL,     WORST, HIGH, of_bound,
@@ -181,11 +186,13 @@ const struct qp_metric qp_metrics[] = {
      "value",    "the root of the mean squared error"},
     {"sqnr_db",      QP_NUMBER,  SOURCE, ALL,     LARGE, LOW,  of_sqnr_db,
      "dB",       "signal to quantization noise; infinite without any error"},
+    {"weighted_sqnr_db", QP_NUMBER, WEIGHTS, ALL,  WORST, LOW, of_weighted_sqnr_db,
+     "dB",       "likewise, weighted by importance or Hessians"},
     {"cosine",       QP_NUMBER,  SOURCE, SUMMARY, LARGE, LOW,  of_cosine,
      "-",        "the cosine between source and result"},
     {"clipped",      QP_COUNT,   SOURCE, SUMMARY, WORST, HIGH, of_clipped,
      "elements", "elements outside of the range of their codes"},
-    {"max_clip",     QP_NUMBER,  SOURCE, JSON,    WORST, HIGH, of_max_clip,
+    {"max_clip",     QP_NUMBER,  SOURCE, SUMMARY | QP_IF_ANY, WORST, HIGH, of_max_clip,
      "value",    "the largest error of a clipped element"},
     {"nonfinite",    QP_COUNT,   SOURCE, SUMMARY, WORST, HIGH, of_nonfinite,
      "elements", "NaN and infinite elements"},
@@ -211,9 +218,11 @@ const struct qp_metric *qp_metric_find(const char *name, size_t n)
 
 struct qp_value qp_metric_value(const struct qp_metric *metric, const struct qp_figures *figures)
 {
-    const bool there = metric->needs == QP_NEEDS_FACTS    ? figures->has_facts
-                       : metric->needs == QP_NEEDS_SOURCE ? figures->has_errors
-                                                          : true;
+    const bool has_weights = figures->has_errors && figures->errors.weight_unit > 0;
+    const bool there = metric->needs == QP_NEEDS_FACTS     ? figures->has_facts
+                       : metric->needs == QP_NEEDS_SOURCE  ? figures->has_errors
+                       : metric->needs == QP_NEEDS_WEIGHTS ? has_weights
+                                                           : true;
     return there ? metric->of(figures) : unknown;
 }
 
@@ -229,7 +238,7 @@ bool qplan_metric_at(size_t i, struct qplan_metric *out)
             .scope = m->scope == QP_SCOPE_TOTAL ? "total" : "worst",
             .help = m->help,
             .of_tensors = m->shown & QP_IN_TENSORS,
-            .needs_source = m->needs == QP_NEEDS_SOURCE,
+            .needs_source = m->needs >= QP_NEEDS_SOURCE,
         };
         return true;
     }

@@ -36,14 +36,21 @@ enum qp_metric_kind {
     QP_ELEMENT /* the flat index of an element; documents show its coordinates */
 };
 
-enum qp_metric_need { QP_NEEDS_NOTHING, QP_NEEDS_FACTS, QP_NEEDS_SOURCE };
+/* Each needs what those before it do. */
+enum qp_metric_need {
+    QP_NEEDS_NOTHING,
+    QP_NEEDS_FACTS,
+    QP_NEEDS_SOURCE,
+    QP_NEEDS_WEIGHTS /* what columns count */
+};
 
 /* Where a metric is shown. One that JSON tensors have exists for a tensor, and gates may ask so. */
 enum {
     QP_IN_TENSORS = 1, /* JSON: the object of a tensor */
     QP_IN_TOTALS = 2,  /* JSON: the totals */
     QP_IN_LINES = 4,   /* text: the line of tensors that are alike, the worst of them */
-    QP_IN_SUMMARY = 8  /* text: the totals */
+    QP_IN_SUMMARY = 8, /* text: the totals */
+    QP_IF_ANY = 16     /* text: only where it is not 0 */
 };
 
 struct qp_metric {

@@ -227,6 +227,8 @@ static enum qplan_status judge(struct builder *b)
         proof->allow_unquantized = q->allow_unquantized;
         proof->allow_unproven = q->allow_unproven;
         proof->with = q->with;
+        proof->weighed_by = q->weighed_by;
+        proof->plan = q->plan;
         status = qp_prove(proof, b->run, b->err);
         if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
             return status;

@@ -63,9 +63,10 @@ struct qp_report_request {
     const struct qplan_checkpoint *source; /* NULL = no measurement */
     const struct qplan_plan *plan;         /* quantize: where rules and reasons come from */
     bool prove, exact;
-    bool allow_unproven;      /* codes that are not provable are only measured */
-    struct qp_made_with with; /* what may prove them */
-    bool allow_unquantized;   /* a file in which nothing is quantized can be proven too */
+    bool allow_unproven;            /* codes that are not provable are only measured */
+    struct qp_made_with with;       /* what may prove them */
+    struct qp_made_with weighed_by; /* as of a proof */
+    bool allow_unquantized;         /* a file in which nothing is quantized can be proven too */
     const char *const *include;
     size_t n_include;
     const bool *restored; /* dequantize: by row, whether it was quantized before */
@@ -89,9 +90,9 @@ enum qplan_status qp_report_warn(struct qplan_report *report, const struct qp_wa
 enum qplan_status qp_report_notes(struct qplan_report *report, bool all_threads, bool synced,
                                   struct qplan_error *err);
 
-/* Checks that gates can be evaluated: a source where one is needed. USAGE. */
+/* Checks that gates can be evaluated: a source, and weights, where they are needed. USAGE. */
 enum qplan_status qp_gates_check(const struct qplan_gate *const *gates, size_t n, bool has_source,
-                                 struct qplan_error *err);
+                                 bool has_weights, struct qplan_error *err);
 
 /* Checks, before a plan is run, that every scope of names has a tensor in it. USAGE. */
 enum qplan_status qp_gates_check_plan(const struct qplan_gate *const *gates, size_t n,
@@ -118,6 +119,9 @@ const char *qp_report_recipe(const struct qplan_report *report);
 
 /* Whether codes of a tensor were rounded by a Hessian. */
 bool qp_report_is_rounded(const struct qplan_report *report);
+
+/* Whether parameters of a tensor have the least error of the weights alone. */
+bool qp_report_is_unweighted(const struct qplan_report *report);
 
 /* The name of a tensor, safe to print. */
 void qp_put_name(struct qp_writer *w, const struct qp_tensor *t);

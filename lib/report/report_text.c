@@ -76,6 +76,13 @@ static const char *row_name(const void *ctx, size_t i, size_t *n)
     return view->name;
 }
 
+/* How the parameters of a quantized tensor were chosen; "" if that is the usual way, or not known.
+ */
+static const char *method_of(const struct qp_tensor *t)
+{
+    return t->calibrate && strcmp(t->calibrate, "minmax") != 0 ? t->calibrate : "";
+}
+
 static bool rows_alike(const void *ctx, size_t a, size_t b)
 {
     const struct qplan_report *report = ctx;
@@ -84,7 +91,8 @@ static bool rows_alike(const void *ctx, size_t a, size_t b)
     if (!x->scheme != !y->scheme || x->storage != y->storage ||
         x->entry->storage != y->entry->storage)
         return false;
-    if (x->scheme && !qp_scheme_equal(x->scheme, y->scheme))
+    if (x->scheme &&
+        (!qp_scheme_equal(x->scheme, y->scheme) || strcmp(method_of(x), method_of(y)) != 0))
         return false;
     const char *reason = report->rows[a].reason, *other = report->rows[b].reason;
     if (!reason != !other || (reason && strcmp(reason, other) != 0))
@@ -128,6 +136,9 @@ static void put_numbers(struct printer *p, const struct line *line)
         if (!(metric->shown & QP_IN_LINES))
             continue;
         for (size_t i = line->first; i != NO_ROW; i = next_row(line, i)) {
+            const struct qp_measure *m = report->rows[i].tested->measure;
+            if (metric->needs == QP_NEEDS_WEIGHTS && !(m && m->weight_unit > 0))
+                continue;
             const double bad = badness(&report->rows[i], metric);
             worst = bad > worst ? bad : worst;
         }
@@ -152,7 +163,7 @@ static void put_facts(struct printer *p, const struct line *line)
     qp_printf(p->w, "  %s  ", qplan_storage_name(t->storage));
     if (t->scheme) {
         qplan_scheme_format(t->scheme, scheme);
-        qp_puts(p->w, scheme);
+        qp_printf(p->w, "%s%s%s", scheme, *method_of(t) ? "  " : "", method_of(t));
         put_numbers(p, line);
         qp_puts(p->w, "\n");
     } else {
@@ -281,8 +292,11 @@ static void put_summary(struct printer *p, bool of_errors)
 {
     for (size_t i = 0; i < qp_n_metrics; i++) {
         const struct qp_metric *metric = &qp_metrics[i];
-        if (metric->shown & QP_IN_SUMMARY && of_errors == (metric->needs == QP_NEEDS_SOURCE))
-            put_value(p->w, metric, qp_metric_value(metric, &p->report->total));
+        const struct qp_value value = qp_metric_value(metric, &p->report->total);
+        const bool is_shown =
+            metric->shown & QP_IN_SUMMARY && !(metric->shown & QP_IF_ANY && value.number == 0);
+        if (is_shown && of_errors == (metric->needs >= QP_NEEDS_SOURCE))
+            put_value(p->w, metric, value);
     }
 }
 
@@ -325,6 +339,9 @@ static void put_totals(struct printer *p)
     }
     if (report->source_path)
         put_verdict(p);
+    if (qp_report_is_unweighted(report))
+        qp_puts(p->w, "\nmse without importance lowers the error of weights, which need not help a "
+                      "language model; importance and Hessians do");
     qp_puts(p->w, "\n");
 }
 

@@ -223,9 +223,22 @@ static void bound_block(const struct task *task, const struct qp_decoded *part,
 static struct qp_block *next_block(struct task *task, const struct qp_sums *sums)
 {
     struct qp_block *block = &task->b->blocks[task->found->n_blocks++];
+    block->weighted = (struct qp_weighted_sums){{0, 0}, {0, 0}};
     block->max_abs = sums->max_abs;
     block->max_at = sums->max_at;
     return block;
+}
+
+/* The sums of a block by what its columns count; element at of the unit is its first. */
+static void weigh_block(const struct task *task, uint64_t at, const void *source, size_t n,
+                        struct qp_block *block)
+{
+    const struct qp_weights *weights = task->unit->pair->weights;
+    if (!weights)
+        return;
+    struct qp_column_weights columns = weights->columns;
+    columns.first = (task->unit->elem + at) % columns.n;
+    qp_wide_weighted(&block->weighted, task->kernels, source, task->b->block, n, columns);
 }
 
 /* The block that has just been decoded to its end; whether all of it is surely within bounds. */
@@ -239,6 +252,7 @@ static bool add_block(struct task *task, const struct qp_sums_wish *wish)
     struct qp_block *block = next_block(task, &sums);
     if (!qp_wide_take(&block->sums, k->dtype, &sums))
         qp_wide_sums(&block->sums, k, source, task->b->block, (size_t)(end - at));
+    weigh_block(task, at, source, (size_t)(end - at), block);
     task->largest = sums.max_abs;
     return sums.within;
 }

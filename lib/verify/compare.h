@@ -34,6 +34,7 @@ struct qp_compare_unit {
 /* What is known of QP_BLOCK elements, or of what is left of a tensor. */
 struct qp_block {
     struct qp_wide_sums sums;
+    struct qp_weighted_sums weighted; /* 0 where nothing is known of columns */
     double max_abs; /* the largest error, or what the kernel's wish said if none is above it */
     size_t max_at;
 };

@@ -165,6 +165,7 @@ static uint64_t pair_length(const void *ctx, size_t i, uint64_t *unit_length)
 static void add_block(struct qp_measure *total, const struct qp_block *block, uint64_t elem)
 {
     qp_wide_add(&total->sums, &block->sums);
+    qp_weighted_add(&total->weighted, block->weighted);
     if (block->max_abs > total->max_abs) {
         total->max_abs = block->max_abs;
         total->max_at = elem + block->max_at;
@@ -284,6 +285,8 @@ static enum qplan_status take_device(struct engine *e, size_t n, const struct qp
         if (t->scheme &&
             (qp_decode_rounds(t) || t->scheme->bias || qp_code_type(t->scheme->dtype)->only_read))
             return QPLAN_OK; /* devices judge values before they are rounded, or biased */
+        if (e->pairs[i].weights)
+            return QPLAN_OK; /* nor do they weigh errors */
     }
     add_needs(&need, e->pairs, n);
     QP_TRY(qp_device_take(run->device, &need, run->threads, err));
@@ -316,7 +319,8 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
     e->compare.recompute = recompute;
     e->flat = (struct qp_flat){.ctx = e, .n_items = n, .length = pair_length};
     for (size_t i = 0; i < n; i++) {
-        pairs[i].result = (struct qp_measure){.max_abs = -1};
+        pairs[i].result = (struct qp_measure){
+            .max_abs = -1, .weight_unit = pairs[i].weights ? pairs[i].weights->unit : 0};
         e->compare.decodes |= !qp_is_verbatim(pairs[i].source);
         e->compare.holds |=
             pairs[i].file->scheme && qp_part_is_turned(qp_tensor_part(pairs[i].file, QP_CODES));

@@ -25,8 +25,10 @@ struct qp_wrong {
 
 /* What the comparison found. */
 struct qp_measure {
-    struct qp_wide_sums sums; /* over finite elements */
-    double max_abs;           /* < 0 = no finite element */
+    struct qp_wide_sums sums;         /* over finite elements */
+    struct qp_weighted_sums weighted; /* likewise, if it is known what columns count: */
+    double weight_unit;               /* what a weight of 1 stands for; 0 = that is not known */
+    double max_abs;                   /* < 0 = no finite element */
     uint64_t max_at;
     uint64_t clipped, nonfinite;
     double max_clip;
@@ -40,9 +42,16 @@ struct qp_measure {
     struct qp_wrong wrong;
 };
 
+/* What errors in the columns of a tensor count. */
+struct qp_weights {
+    struct qp_column_weights columns;
+    double unit; /* what 1 stands for, by which tensors compare */
+};
+
 /* A tensor of the file and the source tensor that it must stand for. */
 struct qp_pair {
     const struct qp_tensor *file, *source;
+    const struct qp_weights *weights; /* NULL = they are not known */
     struct qp_measure result;
     bool computed; /* its bytes were computed again, by what it was made with */
 };

@@ -416,6 +416,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
     QP_TRY(qp_arrange(&proof->sources, proof->source, &as_the_file, err));
     QP_TRY(take_types(proof, err));
     QP_TRY(find_partners(&p));
+    QP_TRY(qp_find_weights(proof->pairs, p.n_pairs, proof->plan, &proof->weighed_by, &proof->arena,
+                           err));
     /* What cannot be read to its end is not judged: such a failure takes the place of an offence.
      */
     QP_TRY(qp_measure_pairs(proof->pairs, p.n_pairs, file, source, !proof->exact, run, err));
@@ -430,8 +432,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
         compare_metadata(&p); /* other tools hand on what they like */
     if (proof->strict && !proof->allow_unquantized)
         find_quantized(&p);
-    if (proof->strict && p.failed && !proof->file->format && proof->source->format)
-        qp_advise(err, QPLAN_ADVICE_ORDER);
+    if (p.failed && proof->strict && proof->source->format && !proof->file->format)
+        qp_advise(err, QPLAN_ADVICE_EXCHANGE);
     proof->holds = !p.failed && proof->unproven == 0;
     return proof->strict && p.failed ? QPLAN_ERR_PROOF : QPLAN_OK;
 }
@@ -442,4 +444,5 @@ void qp_proof_free(struct qp_proof *proof)
     qp_free(proof->typed);
     qp_arranged_free(&proof->sources);
     qp_free(proof->tested);
+    qp_arena_free(&proof->arena);
 }

@@ -22,7 +22,9 @@ struct qp_proof {
     bool allow_unquantized;   /* nothing quantized is no offence */
     bool allow_unproven;      /* codes that cannot be proven without being computed are none */
     struct qp_made_with with; /* what they may be computed by besides the source */
-    struct qp_tested *tested; /* tensors of the file, in name order */
+    struct qp_made_with weighed_by; /* what tells how errors are weighted, where no plan does: */
+    const struct qplan_plan *plan;  /* that the file was just made by; or NULL */
+    struct qp_tested *tested;       /* tensors of the file, in name order */
     size_t n_tested;
 
     struct qp_arranged sources; /* tensors of the source, with experts as the file has them */
@@ -33,6 +35,7 @@ struct qp_proof {
     uint64_t missing;        /* tensors of the source that the file lacks */
     struct qp_pair *pairs;   /* the measures of .tested are in here */
     struct qp_tensor *typed; /* those of .tested that got their type from the source */
+    struct qp_arena arena;   /* what the columns of pairs count */
 };
 
 /*

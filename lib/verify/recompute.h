@@ -20,6 +20,16 @@ struct qp_made_with {
     double hessian_damp;
 };
 
+/*
+ * Finds what errors in the columns of each quantized tensor count: what the plan says, if there is
+ * one, else the data, of which those come first by which its record says that it was made. INVALID
+ * if they are not for it.
+ */
+struct qplan_plan;
+enum qplan_status qp_find_weights(struct qp_pair *pairs, size_t n, const struct qplan_plan *plan,
+                                  const struct qp_made_with *with, struct qp_arena *arena,
+                                  struct qplan_error *err);
+
 /* Whole sets of a quantized tensor whose elements are in memory. */
 struct qp_whole_sets {
     const struct qp_source *file;

@@ -337,7 +337,7 @@ def check_names(model):
         if tensors[NAME] != tensors[OTHER]:
             raise AssertionError(f"{key} does not share the Hessian of {value}")
     said = both.quantize("int4:g32", "--hessian", model.hessian_path)
-    if "no Hessian is known of 1 tensor, the first is '" + OTHER not in said:
+    if "no Hessian is known of 1 tensor, rounded to the nearest codes by minmax: '" + OTHER not in said:
         raise AssertionError(f"a missing Hessian is not told: {said}")
     report = json.loads(run(model.qplan, "inspect", "--json", "-q", both.out))
     methods = {t["name"]: t["calibrate"] for t in report["tensors"]}
@@ -472,7 +472,9 @@ def check_usage(model):
         said = model.quantize("int4:g32", *flags, expected=2)
         if words not in said:
             raise AssertionError(f"{flags}: expected '{words}', found '{said}'")
-    run(model.qplan, "verify", "--hessian", model.hessian_path, model.out, model.path, expected=2)
+    measured = ("verify", "--hessian", model.hessian_path, model.out, model.path)
+    run(model.qplan, *measured, expected=1)
+    run(model.qplan, *measured, "--hessian-damp", "0.1", expected=2)
     stored.write(model.folder / "f64", {NAME: stored.packed("F64", model.x.astype(np.float64))})
     said = run(model.qplan, "quantize", "--hessian", model.hessian_path, "--force", "-o", model.out,
                model.folder / "f64", expected=3)

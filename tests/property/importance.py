@@ -8,6 +8,7 @@ nothing but the record; and what a file says wrongly is refused by its name.
 
 import argparse
 import json
+import os
 import pathlib
 import struct
 import subprocess
@@ -286,6 +287,71 @@ def check_faults(qplan, model, folder):
     refuse("not a file of importance")
 
 
+def decibels(x2, e2):
+    return float(10 * np.log10(x2 / e2))
+
+
+def close(found, expected):
+    return found is not None and abs(found - expected) < 1e-9 * max(1, abs(expected))
+
+
+def check_weighted(qplan, folder):
+    """weighted_sqnr_db against sums in long double, for every type; the same on every machine."""
+    rng = np.random.default_rng(31)
+    rows, cols = 37, 320  # rows begin anywhere in blocks of 4096 elements
+    path, out, known, hessians = (folder / f"weighted-{name}" for name in ("m", "q", "i", "h"))
+    x = {name: rng.standard_t(4, (rows, cols)) for name in ("f64", "huge", "tiny", "f32", "unknown")}
+    x["huge"] *= 1e37
+    x["tiny"] *= 1e-200  # whose squares no double has
+    types = {name: "F32" if name in ("f32", "unknown") else "F64" for name in x}
+    x["huge"][5, 7], x["f32"][9, 11] = np.nan, np.inf
+    x = {name: v.astype(np.float32) if types[name] == "F32" else v for name, v in x.items()}
+    stored.write(path, {name: stored.packed(types[name], v) for name, v in x.items()})
+    weights = {name: (rng.random(cols) ** 4).astype(np.float32) for name in x if name != "unknown"}
+    weights["f32"][::3] = 0
+    write_vectors(known, weights)
+    stored.write(hessians, {name + ".hessian": stored.packed("F32", np.diag(w))
+                            for name, w in weights.items()})
+    run(qplan, "quantize", "-q", "--scheme", "int8:c0", "--nonfinite", "saturate", "-o", out, path)
+    tensors, expected, sums = stored.read_file(out), {}, np.zeros(2, np.longdouble)
+    for name, w in weights.items():
+        work = np.float64 if types[name] == "F64" else np.float32
+        codes = np.frombuffer(tensors[name].data, np.int8).reshape(rows, cols).astype(work)
+        y = codes * stored.values(tensors[name + "_scale"]).astype(work).reshape(rows, 1)
+        there = np.isfinite(x[name])
+        long = np.where(there, x[name], 0).astype(np.longdouble)
+        error = long - np.where(there, y, 0).astype(np.longdouble)
+        each = np.array([(w * v * v).sum() for v in (long, error)])
+        sums += each
+        expected[name] = decibels(*each)
+    texts = set()
+    for flags in ((), ("--threads", "1"), ("--threads", "3", "--memory", "4M")):
+        for isa in ("scalar", "avx2", "avx512"):
+            done = subprocess.run([qplan, "verify", "-q", "--json", "--importance", known, *flags,
+                                   out, path], capture_output=True, text=True,
+                                  env={**os.environ, "QPLAN_CPU": isa})
+            if done.returncode == 0 or isa == "scalar": # else this CPU lacks the instructions
+                texts.add(done.stdout)
+    if len(texts) != 1:
+        raise AssertionError("weighted figures depend on threads or instructions")
+    by_hessian = run(qplan, "inspect", "-q", "--json", "--hessian", hessians, "--against", path, out)
+    for text in (*texts, by_hessian):
+        report = json.loads(text)
+        found = {t["name"]: t["weighted_sqnr_db"] for t in report["tensors"]}
+        if found.pop("unknown") is not None:
+            raise AssertionError("a figure without weights")
+        for name, value in expected.items():
+            if not close(found[name], value):
+                raise AssertionError(f"{name}: expected {value}, found {found[name]}")
+        if not close(report["totals"]["weighted_sqnr_db"], decibels(*sums)):
+            raise AssertionError(f"total: expected {decibels(*sums)}, found {report['totals']}")
+    worst = min(expected.values())
+    for limit, exit in ((worst - 0.01, 0), (worst + 0.01, 1)):
+        run(qplan, "inspect", "--against", path, "--importance", known, "--fail-if",
+            f"weighted_sqnr_db<{limit}", out, expected=exit)
+    run(qplan, "inspect", "--against", path, "--fail-if", "weighted_sqnr_db<1", out, expected=2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--qplan", required=True)
@@ -299,6 +365,7 @@ def main():
         check_documents(qplan, model, folder)
         check_inspect(qplan, model, folder)
         check_llama_cpp(qplan, model, folder)
+        check_weighted(qplan, folder)
         check_faults(qplan, model, folder)
     print("importance: as it should be")
 

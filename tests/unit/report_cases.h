@@ -102,6 +102,9 @@ static inline void print_report(struct looked *l)
     assert_non_null(l->json);
 }
 
+/* A file of importance by which errors are weighted too; NULL = none. */
+static const char *weighted_by;
+
 /* Looks at a file; source may be NULL; gates are texts, ended by NULL. */
 static inline void look(struct looked *l, const char *path, const char *source, bool prove,
                         const char *const *gates)
@@ -113,6 +116,8 @@ static inline void look(struct looked *l, const char *path, const char *source, 
     const struct qplan_inspect_options options = {
         .against = l->source,
         .prove = prove,
+        .importance = &weighted_by,
+        .n_importance = weighted_by != NULL,
         .gates = (const struct qplan_gate *const *)l->gates,
         .n_gates = l->n_gates,
     };

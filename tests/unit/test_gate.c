@@ -114,23 +114,15 @@ static const struct expected {
     const char *name, *scope;
     bool of_tensors, needs_source;
 } metrics[] = {
-    {"sqnr_db", "worst", true, true},
-    {"max_abs", "worst", true, true},
-    {"rms", "worst", true, true},
-    {"cosine", "worst", true, true},
-    {"clipped", "worst", true, true},
-    {"max_clip", "worst", true, true},
-    {"nonfinite", "worst", true, true},
-    {"bound", "worst", true, false},
-    {"half_step", "worst", true, false},
-    {"bpw", "total", true, false},
-    {"ratio", "total", true, false},
-    {"ratio_ideal", "total", true, false},
-    {"bytes", "total", false, false},
-    {"kept_bytes", "total", false, false},
-    {"kept_percent", "total", false, false},
-    {"quantized", "total", false, false},
-    {"missing", "total", false, true},
+    {"sqnr_db", "worst", true, true},      {"weighted_sqnr_db", "worst", true, true},
+    {"max_abs", "worst", true, true},      {"rms", "worst", true, true},
+    {"cosine", "worst", true, true},       {"clipped", "worst", true, true},
+    {"max_clip", "worst", true, true},     {"nonfinite", "worst", true, true},
+    {"bound", "worst", true, false},       {"half_step", "worst", true, false},
+    {"bpw", "total", true, false},         {"ratio", "total", true, false},
+    {"ratio_ideal", "total", true, false}, {"bytes", "total", false, false},
+    {"kept_bytes", "total", false, false}, {"kept_percent", "total", false, false},
+    {"quantized", "total", false, false},  {"missing", "total", false, true},
 };
 
 static const struct expected *find_expected(const char *name)

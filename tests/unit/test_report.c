@@ -428,8 +428,8 @@ static void assert_keys(const cJSON *object, const char *keys)
 #define TENSOR_KEYS                                                                                \
     "name action reason rule scheme calibrate source_dtype storage_dtype shape elements sets "     \
     "source_bytes code_bytes param_bytes ratio_ideal ratio bpw scale_min scale_max "               \
-    "negative_scales half_step "                                                                   \
-    "bound max_abs max_at rms sqnr_db cosine clipped max_clip nonfinite proven"
+    "negative_scales negative_percent half_step "                                                  \
+    "bound max_abs max_at rms sqnr_db weighted_sqnr_db cosine clipped max_clip nonfinite proven"
 
 static void keys_are_complete_and_in_order(void **state)
 {
@@ -442,9 +442,10 @@ static void keys_are_complete_and_in_order(void **state)
         assert_keys(member(&l, "file"), "path format bytes header_bytes shards");
         assert_keys(member(&l, "totals"),
                     "tensors quantized kept elements source_bytes code_bytes param_bytes "
-                    "kept_bytes data_bytes ratio_ideal ratio bpw negative_scales half_step bound "
+                    "kept_bytes data_bytes ratio_ideal ratio bpw negative_scales "
+                    "negative_percent half_step bound "
                     "max_abs rms "
-                    "sqnr_db cosine clipped max_clip nonfinite proven");
+                    "sqnr_db weighted_sqnr_db cosine clipped max_clip nonfinite proven");
         assert_keys(member(&l, "tensors.0"), TENSOR_KEYS);
         assert_string_equal(string(&l, "schema"), "qplan-report/1");
         assert_string_equal(string(&l, "version"), QPLAN_VERSION);

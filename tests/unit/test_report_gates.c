@@ -31,11 +31,26 @@ static void write_files(void)
     write_checkpoint(in_folder(&folder, "s"), NULL, source, COUNT(source));
 }
 
+/* Importance of the columns of all tensors of the files. */
+static void write_importance(void)
+{
+    static const char *const names[] = {"a.w", "b.w", "b.x"};
+    static const float columns[COLS] = {1, 0, 0.25f};
+    static char path[1024];
+    struct tensor tensors[COUNT(names)];
+    for (size_t i = 0; i < COUNT(names); i++)
+        tensors[i] = (struct tensor){names[i], "F32", 1, {COLS}, columns, sizeof columns};
+    (void)snprintf(path, sizeof path, "%s", in_folder(&folder, "importance"));
+    write_checkpoint(path, NULL, tensors, COUNT(names));
+    weighted_by = path;
+}
+
 static int make_files(void **state)
 {
     (void)state;
     folder_make(&folder);
     write_files();
+    write_importance();
     return 0;
 }
 
