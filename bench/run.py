@@ -51,6 +51,9 @@ LAYOUTS = {"w4a16": (["--preset", "w4a16"], 1.6), "w8a8": (["--preset", "w8a8"],
                ("fp8_dynamic", 1.3), ("deepseek-fp8", 1.3), ("nvfp4a16", 1.8), ("mxfp4a16", 1.8),
                ("mxfp8a16", 1.8), ("mlx-mxfp4", 1.8), ("nf4", 2.0), ("bnb-int8", 1.6))}}
 
+# How often the weights are read: twice where the largest one decides about all scales.
+READS = {"nvfp4a16": 2}
+
 QUANTIZE = ["{qplan}", "quantize", "-q", "--threads", "{threads}", "-o", "{out}"]
 DEQUANTIZE = ["{qplan}", "dequantize", "-q", "--threads", "{threads}", "-o", "{out}"]
 VERIFY = ["{qplan}", "verify", "-q", "--threads", "{threads}"]
@@ -115,13 +118,14 @@ def hot_rows():
 
 def layout_rows():
     """Folders, as engines load them."""
-    def quantize(name, goal, source, *flags):
-        return Row("layouts", name, goal, [*QUANTIZE, *flags, source], [*FLOOR, "{bf16}"])
+    def quantize(name, goal, source, *flags, reads=1):
+        return Row("layouts", name, goal, [*QUANTIZE, *flags, source],
+                   [*FLOOR, *["{bf16}"] * reads])
 
     rows = []
     for name, (flags, goal) in LAYOUTS.items():
         folder, stored = "{" + name + "}", "{" + name + "}/model.safetensors"
-        rows += [quantize(f"{name}: quantize", goal, "{folder}", *flags),
+        rows += [quantize(f"{name}: quantize", goal, "{folder}", *flags, reads=READS.get(name, 1)),
                  Row("layouts", f"{name}: dequantize", 2.0, [*DEQUANTIZE, folder],
                      [*FLOOR, stored]),
                  Row("layouts", f"{name}: verify", 3.0, [*VERIFY, folder, "{folder}"],
@@ -129,7 +133,7 @@ def layout_rows():
     rows += [quantize(f"{name}: --arithmetic reference", 4.0, "{folder}", *LAYOUTS[name][0],
                       "--arithmetic", "reference") for name in ("w4a16", "mlx", "gptq")]
     rows += [quantize(f"{name}: --arithmetic reference", 4.0, "{folder}", "--preset", name,
-                      "--arithmetic", "reference")
+                      "--arithmetic", "reference", reads=READS.get(name, 1))
              for name in ("fp8_block", "nvfp4a16", "mxfp8a16", "deepseek-fp8", "mlx-nvfp4")]
     rows.append(quantize(f"w4a16: quantize {SHARDS} shards", 1.6, "{shards}", *LAYOUTS["w4a16"][0]))
     return rows

@@ -54,7 +54,7 @@ static void fp8_encode(const struct qp_recipe_codes *to, const struct qp_recipe_
             x[k] *= inverse;
     }
     qp_recipe_round(to->c, to->c->kernels->dtype, run->n, x);
-    qp_recipe_floats(to->c->rule, run->n, x, codes);
+    qp_recipe_floats(to->c, run->n, x, codes);
 }
 
 static float int8_scale(const struct qp_calibration *c, float part)
@@ -141,7 +141,7 @@ static void blocks_encode(const struct qp_recipe_codes *to, const struct qp_reci
 {
     qp_recipe_divide(to, run, x);
     drop_zeros(to, run, x);
-    qp_recipe_floats(to->c->rule, run->n, x, codes);
+    qp_recipe_floats(to->c, run->n, x, codes);
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
     if (c->rule->asymmetric)
         round_all(c, run->n, t);
     if (c->rule->kind == QP_CODES_FLOAT) {
-        qp_recipe_floats(c->rule, run->n, t, codes);
+        qp_recipe_floats(c, run->n, t, codes);
         return;
     }
     for (size_t i = 0; i < run->n; i++)

@@ -16,15 +16,10 @@
 #include "kernels/dtypes/f8e4m3/f8e4m3.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- Parameters --------------------------------------------------------------------------------
  */
-
-static float nvfp4_scale(const struct qp_calibration *c, float part)
-{
-    (void)c;
-    return qp_widen_f8e4m3(qp_narrow_f8e4m3(part));
-}
 
 static float mx_scale(const struct qp_calibration *c, float part)
 {
@@ -39,11 +34,16 @@ static float mx_scale(const struct qp_calibration *c, float part)
 static size_t finish(const struct qp_calibration *c, unsigned pass, size_t n, void *state,
                      void *scale, int32_t *zero)
 {
-    const bool is_nvfp4 = c->rule->scale_dtype == QPLAN_F8E4M3;
+    float *s = scale;
     (void)pass;
     qp_recipe_parts(c, n, state, (float)c->rule->type->largest, scale);
     qp_recipe_round_all(c, n, scale);
-    return qp_recipe_scales(c, n, scale, zero, is_nvfp4 ? nvfp4_scale : mx_scale);
+    if (c->rule->scale_dtype == QPLAN_E8M0)
+        return qp_recipe_scales(c, n, scale, zero, mx_scale);
+    for (size_t i = 0; i < n; i++)
+        s[i] = qp_widen_f8e4m3(qp_narrow_f8e4m3(s[i]));
+    memset(zero, 0, n * sizeof *zero);
+    return n;
 }
 
 /* ---- Codes -------------------------------------------------------------------------------------
@@ -66,22 +66,41 @@ static unsigned far_code(float size)
 
 /*
  * Between two sizes both differences are exact where they are nearly equal, so that a quotient up
- * to the largest size has the nearest one, or the smaller of two.
+ * to the largest size has the nearest one, or the smaller of two. Of quotients that are rounded to
+ * 11 bits or fewer, a little less is nearer to the smaller of two sizes where the quotient is as
+ * near to both, and to the same one elsewhere.
  */
+#define LITTLE_LESS (1 - 0x1p-22f)
+
 static uint8_t near_code(float size)
 {
     return (uint8_t)((size > 0.25f) + (size > 0.75f) + (size > 1.25f) + (size > 1.75f) +
                      (size > 2.5f) + (size > 3.5f) + (size > 5));
 }
 
-static void small_codes(uint8_t sign, size_t n, const float *t, uint8_t *codes)
+/* Of quotients that are rounded, none of which is far; they are changed. */
+static void rounded_codes(const struct qp_calibration *c, size_t n, float *t, uint8_t *codes)
 {
+    const uint8_t sign = c->rule->type->grid.sign;
+    for (size_t i = 0; i < n; i++)
+        t[i] *= LITTLE_LESS;
+    qp_recipe_floats(c, n, t, codes);
+    for (size_t i = 0; i < n; i++)
+        codes[i] = codes[i] == sign ? 0 : codes[i];
+}
+
+static void small_codes(const struct qp_calibration *c, size_t n, float *t, uint8_t *codes)
+{
+    const uint8_t sign = c->rule->type->grid.sign;
     unsigned n_far = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint8_t code = near_code(fabsf(t[i]));
-        codes[i] = (uint8_t)(code | (t[i] < -0.25f ? sign : 0));
+    for (size_t i = 0; i < n; i++)
         n_far += fabsf(t[i]) <= FAR ? 0u : 1u;
+    if (n_far == 0 && c->kernels->dtype != QPLAN_F32) {
+        rounded_codes(c, n, t, codes);
+        return;
     }
+    for (size_t i = 0; i < n; i++)
+        codes[i] = (uint8_t)(near_code(fabsf(t[i])) | (t[i] < -0.25f ? sign : 0));
     for (size_t i = 0; n_far > 0 && i < n; i++) { /* also where the scale is 0 */
         if (fabsf(t[i]) <= FAR)
             continue;
@@ -96,9 +115,9 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
     qp_recipe_divide(to, run, t);
     qp_recipe_round(to->c, to->c->kernels->dtype, run->n, t);
     if (to->c->rule->type->bits == 4)
-        small_codes(to->c->rule->type->grid.sign, run->n, t, codes);
+        small_codes(to->c, run->n, t, codes);
     else
-        qp_recipe_floats(to->c->rule, run->n, t, codes);
+        qp_recipe_floats(to->c, run->n, t, codes);
 }
 
 static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,

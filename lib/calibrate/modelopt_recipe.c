@@ -44,7 +44,7 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
     qp_recipe_divide(to, run, t);
     for (size_t i = 0; i < run->n; i++)
         t[i] = t[i] == 0 ? 0 : t[i];
-    qp_recipe_floats(to->c->rule, run->n, t, codes);
+    qp_recipe_floats(to->c, run->n, t, codes);
 }
 
 static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,

@@ -28,17 +28,29 @@ bool qp_recipe_is_floats(const struct qplan_scheme *scheme, enum qplan_dtype sca
     return qp_code_type(scheme->dtype)->kind == QP_CODES_FLOAT && scheme->scale_dtype == scale;
 }
 
+/* Of some values that are not all finite those that are: the others would become the largest. */
+static void round_finite(const struct qp_calibration *c, enum qplan_dtype dtype, size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(x[i]))
+            c->kernels->work->round(dtype, 1, &x[i]);
+    }
+}
+
 void qp_recipe_round(const struct qp_calibration *c, enum qplan_dtype dtype, size_t n, float *x)
 {
-    const struct qp_work_kernels *work = c->kernels->work;
     const float infinite = qp_recipe_infinite(dtype);
-    float narrow[QP_RECIPE_RUN], rounded[QP_RECIPE_RUN];
+    unsigned n_infinite = 0;
     if (dtype == QPLAN_F32)
         return;
-    work->store(dtype, n, x, narrow); /* which makes the largest number of what is infinite */
-    work->load(dtype, n, narrow, rounded);
     for (size_t i = 0; i < n; i++)
-        x[i] = fabsf(x[i]) < infinite ? rounded[i] : x[i] * INFINITY;
+        n_infinite += fabsf(x[i]) < infinite ? 0u : 1u;
+    for (size_t i = 0; n_infinite > 0 && i < n; i++)
+        x[i] = fabsf(x[i]) < infinite ? x[i] : x[i] * INFINITY;
+    if (n_infinite == 0)
+        c->kernels->work->round(dtype, n, x);
+    else
+        round_finite(c, dtype, n, x);
 }
 
 /* ---- Ways --------------------------------------------------------------------------------------
@@ -120,10 +132,19 @@ void qp_recipe_divide(const struct qp_recipe_codes *to, const struct qp_recipe_r
     }
 }
 
-void qp_recipe_floats(const struct qp_code_rule *rule, size_t n, const float *t, uint8_t *codes)
+/* Those of kernels for a scale of 1, but of NaN, which they take for 0. */
+void qp_recipe_floats(const struct qp_calibration *c, size_t n, const float *t, uint8_t *codes)
 {
-    const struct qp_float_grid grid = rule->type->grid;
-    const float largest = (float)rule->type->largest;
+    const struct qp_tile tile = {.rows = 1, .cols = n, .band_rows = 1, .col_width = n};
+    struct qp_code_rule rule = *c->rule;
+    const float largest = (float)rule.type->largest, one = 1;
+    const int32_t zero = 0;
+    unsigned n_others = 0;
     for (size_t i = 0; i < n; i++)
-        codes[i] = qp_float_code_f32(t[i], &grid, largest);
+        n_others += t[i] == t[i] ? 0u : 1u;
+    rule.bounded = false; /* which nobody promises of quotients by a tool's scale */
+    qp_quantizer(QPLAN_F32, rule.kind, c->kernels->isa)
+        ->quantize(&tile, t, &rule, &one, &zero, codes);
+    for (size_t i = 0; n_others > 0 && i < n; i++)
+        codes[i] = qp_float_code_f32(t[i], &rule.type->grid, largest);
 }

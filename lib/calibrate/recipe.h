@@ -77,7 +77,7 @@ size_t qp_recipe_scales(const struct qp_calibration *c, size_t n, float *scale, 
 void qp_recipe_divide(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *x);
 
 /* The codes of n quotients that are floats; of those beyond the largest that of the largest. */
-void qp_recipe_floats(const struct qp_code_rule *rule, size_t n, const float *t, uint8_t *codes);
+void qp_recipe_floats(const struct qp_calibration *c, size_t n, const float *t, uint8_t *codes);
 
 /* The least normal number of a type. */
 float qp_recipe_least_normal(enum qplan_dtype dtype);

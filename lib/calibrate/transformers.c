@@ -38,7 +38,7 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
         for (size_t k = i; k < end; k++)
             x[k] *= factor;
     }
-    qp_recipe_floats(to->c->rule, run->n, x, codes);
+    qp_recipe_floats(to->c, run->n, x, codes);
 }
 
 static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,

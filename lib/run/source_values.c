@@ -5,6 +5,7 @@
 
 #include "lib/base/check.h"
 #include "lib/model/dtype.h"
+#include "lib/store/hold.h"
 
 #include <string.h>
 
@@ -23,6 +24,14 @@ void qp_values_carve(struct qp_carve *carve, size_t tile_bytes, struct qp_value_
     room->window.scale = qp_take(carve, n_sets * sizeof(double));
     room->window.zero = qp_take(carve, n_sets * sizeof(int32_t));
     room->window.stored = qp_take(carve, QP_PART_ROOM(n_sets, sizeof(float)));
+    room->hold = NULL;
+    room->hold_bytes = 0;
+}
+
+void qp_values_carve_hold(struct qp_carve *carve, size_t tile_bytes, struct qp_value_room *room)
+{
+    room->hold_bytes = tile_bytes / 2; /* elements have 2 bytes, and codes mostly 4 bits */
+    room->hold = qp_take(carve, room->hold_bytes);
 }
 
 enum qplan_status qp_check_fill(const struct qp_source *source, const struct qp_tensor *tensor,
@@ -67,9 +76,17 @@ static enum qplan_status decode_some(const struct qp_values *v, uint64_t elem, u
 enum qplan_status qp_values_decode(const struct qp_values *v, uint64_t elem, uint64_t n,
                                    enum qplan_dtype dtype, void *out, struct qplan_error *err)
 {
-    const size_t size = qp_float_bytes(dtype);
-    for (uint64_t at = 0; at < n; at += v->room->n_elems)
-        QP_TRY(decode_some(v, elem + at, qp_min_u64(n - at, v->room->n_elems), dtype,
+    const size_t size = qp_float_bytes(dtype), most = v->room->n_elems;
+    struct qp_values values = *v;
+    struct qp_source source = *v->source;
+    struct qp_hold hold;
+    if (v->room->hold && n <= qp_hold_elems(v->tensor, v->room->hold_bytes, most)) {
+        QP_TRY(qp_hold_take(&hold, v->source, v->tensor, elem, n, most, v->room->hold, err));
+        source.hold = &hold;
+        values.source = &source;
+    }
+    for (uint64_t at = 0; at < n; at += most)
+        QP_TRY(decode_some(&values, elem + at, qp_min_u64(n - at, most), dtype,
                            (char *)out + at * size, err));
     return QPLAN_OK;
 }

@@ -14,10 +14,15 @@ struct qp_value_room {
     void *codes; /* of n_elems elements */
     size_t n_elems;
     struct qp_param_window window;
+    void *hold; /* turned parts of what is read at once, or NULL */
+    size_t hold_bytes;
 };
 
-/* Takes the room for decoding tile_bytes / 8 elements at a time. */
+/* Takes the room for decoding tile_bytes / 8 elements at a time, without one for a hold. */
 void qp_values_carve(struct qp_carve *carve, size_t tile_bytes, struct qp_value_room *room);
+
+/* Takes the room to hold turned parts, as packed as they are, of what a tile is read from. */
+void qp_values_carve_hold(struct qp_carve *carve, size_t tile_bytes, struct qp_value_room *room);
 
 /* Where values come from, and how they are made. */
 struct qp_values {

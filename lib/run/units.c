@@ -58,8 +58,9 @@ struct engine {
     struct qp_sets sets; /* of the cursor's tensor */
     uint64_t grain;      /* of its codes */
     struct qp_limits limits;
-    uint64_t hold_rows; /* of it that may be held; 0 = none are */
-    bool holds;         /* some tensor has turned codes */
+    uint64_t hold_rows;  /* of it that may be held; 0 = none are */
+    bool holds;          /* some tensor has turned codes */
+    bool decodes_turned; /* and some of the source, from which values are decoded */
     struct cursor cursor;
     size_t state_bytes, known_bytes; /* of a set: what any calibrator of the plan needs */
     size_t large_states;             /* bytes of all that a strip has where they are large */
@@ -112,6 +113,8 @@ static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struc
         b->hold = qp_take(carve, qp_job_hold_bytes(job, tile_bytes));
     if (e->context.plan->checkpoint->is_decoded)
         qp_values_carve(carve, tile_bytes, &b->values);
+    if (e->decodes_turned)
+        qp_values_carve_hold(carve, tile_bytes, &b->values);
     if (!e->context.errors)
         return;
     b->decoded = qp_take(carve, 2 * tile_bytes); /* 2 bytes become 4, 8 are 8 */
@@ -168,6 +171,18 @@ static uint64_t large_sets(const struct engine *e, const struct qp_plan_tensor *
 /* ---- The next unit -----------------------------------------------------------------------------
  */
 
+/* Whether values lie in columns of the source, or codes that they are decoded from do. */
+static bool is_decoded_turned(const struct qp_plan_tensor *t)
+{
+    const struct qp_tensor *encoded = t->source->encoded;
+    return encoded && qp_part_is_turned(qp_tensor_part(encoded, QP_CODES));
+}
+
+static bool is_read_turned(const struct qp_plan_tensor *t)
+{
+    return qp_is_turned(t->source) || is_decoded_turned(t);
+}
+
 /* How much is done at once: on the CPU what stays in its cache, on a device what fits. */
 static size_t piece_bytes(const struct engine *e)
 {
@@ -207,7 +222,7 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
                                    .cached = piece_bytes(e) / elem_bytes,
                                    .together = t->result.scheme->nested ? QP_NESTED_SETS : 1,
                                    .tall = tall_rows(e, t)};
-    if (qp_is_turned(t->source))
+    if (is_read_turned(t))
         e->limits.cached = e->limits.elems;
     else if (qp_part_is_turned(codes))
         e->limits.cached = e->limits.apart;
@@ -471,6 +486,8 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
         if (qp_is_quantized(&plan->tensors[i]) && !e->context.errors)
             e->holds |= qp_part_is_turned(qp_tensor_part(&plan->tensors[i].result, QP_CODES));
         *n_bytes += qp_tensor_bytes(plan->tensors[i].source);
+        e->decodes_turned |=
+            qp_is_quantized(&plan->tensors[i]) && is_decoded_turned(&plan->tensors[i]);
         if (qp_is_quantized(&plan->tensors[i]))
             want_states(e, &plan->tensors[i]);
     }
@@ -514,7 +531,7 @@ static size_t largest_band(const struct qp_job *job)
             rows * sets.row_len * qp_source_elem_bytes(t); /* not above its own */
         if (sets.n_bands > 1 && n_bytes <= BAND_BYTES)
             largest = qp_max_u64(largest, n_bytes);
-        if (qp_is_turned(t->source))
+        if (is_read_turned(t))
             largest = qp_max_u64(largest, qp_min_u64(qp_tensor_bytes(t->source),
                                                      qp_job_turned_wish(job, TURNED_BYTES)));
     }
