@@ -160,6 +160,11 @@ const struct qp_tree_value *qp_tree_member(const struct qp_tree *tree,
 /* ---- Questions ---------------------------------------------------------------------------------
  */
 
+bool qp_tree_is_null(const struct qp_tree_value *value)
+{
+    return is(value, QP_JSON_NULL);
+}
+
 bool qp_tree_is_object(const struct qp_tree_value *value)
 {
     return is(value, QP_JSON_OBJECT);

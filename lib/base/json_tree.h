@@ -79,6 +79,7 @@ const struct qp_tree_value *qp_tree_member(const struct qp_tree *tree,
 /* ---- Questions: NULL, a value that is absent, is none of these ---------------------------------
  */
 
+bool qp_tree_is_null(const struct qp_tree_value *value);
 bool qp_tree_is_object(const struct qp_tree_value *value);
 bool qp_tree_is_true(const struct qp_tree_value *value);
 bool qp_tree_is_bool(const struct qp_tree_value *value);

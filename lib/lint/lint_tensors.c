@@ -244,7 +244,7 @@ static const struct qp_tree_value *kv_cache(const struct qp_lint *l)
     const struct qp_tree_value *found = NULL;
     for (size_t i = 0; l->quantized && i < sizeof keys / sizeof keys[0]; i++) {
         const struct qp_tree_value *value = qp_tree_member(l->tree, l->quantized, keys[i]);
-        if (value && !qp_tree_is_literal(l->tree, value, "null"))
+        if (value && !qp_tree_is_null(value))
             found = value;
     }
     return found;
