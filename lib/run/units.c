@@ -9,12 +9,12 @@
 #include "units.h"
 
 #include "constants.h"
+#include "engine.h"
 #include "factors.h"
 #include "ldlq_tensors.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "offsets.h"
-#include "unit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,174 +25,19 @@
  */
 #define CACHED_BYTES ((size_t)256 << 10)
 
-/*
- * A band of several rows is best read and written whole, even if it leaves that cache: some of its
- * columns at a time are as many reads and writes as it has rows, most of them of parts of a page.
- * Tiles grow up to BAND_BYTES for a band. Of a larger one they hold APART_BYTES, some columns.
- */
-#define BAND_BYTES  ((uint64_t)8 << 20)
-#define APART_BYTES ((size_t)1 << 20)
-
-/* Where values are turned, tiles grow up to this, and hold as many rows as fit. */
-#define TURNED_BYTES ((size_t)8 << 20)
-
-/* Where the next unit comes from. */
-struct cursor {
-    size_t tensor; /* in order[] */
-    bool inside;   /* what follows belongs to that tensor */
-    uint64_t copied, band, col;
-    struct qp_strip strip;
-    enum qp_unit_kind kind;
-    unsigned pass;
-    uint64_t piece;
-    uint64_t number;
-    unsigned n_slots_used;
-    struct qp_slot *slot;
-};
-
-struct engine {
-    struct qp_job job; /* first: a step gets the job and means the engine */
-    struct qp_unit_context context;
-    const struct qp_plan_tensor **order; /* tensors with bytes, in file order */
-    size_t n_order;
-    struct qp_sets sets; /* of the cursor's tensor */
-    uint64_t grain;      /* of its codes */
-    struct qp_limits limits;
-    uint64_t hold_rows;  /* of it that may be held; 0 = none are */
-    bool holds;          /* some tensor has turned codes */
-    bool decodes_turned; /* and some of the source, from which values are decoded */
-    struct cursor cursor;
-    size_t state_bytes, known_bytes; /* of a set: what any calibrator of the plan needs */
-    size_t large_states;             /* bytes of all that a strip has where they are large */
-    uint64_t claimed_bytes;          /* of the source */
-    struct qp_slot slots[2];         /* one being finished while the next begins */
-};
-
-/* ---- Memory ------------------------------------------------------------------------------------
- */
-
-/* There is room for the parameters of a set for so many bytes of a tile. */
-#define SET_BYTES 64
-
-static size_t sets_of_tile(size_t tile_bytes)
-{
-    return tile_bytes / SET_BYTES;
-}
-
-static size_t state_room(const struct engine *e, size_t tile_bytes)
-{
-    return (size_t)qp_max_u64(sets_of_tile(tile_bytes) * e->state_bytes, e->large_states);
-}
-
-_Static_assert(sizeof(struct qp_unit_buffers) <= sizeof(union qp_any_buffers), "the buffers fit");
-
-static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
-                          void *buffers)
-{
-    const struct engine *e = (const struct engine *)job;
-    struct qp_unit_buffers *b = buffers;
-    size_t n_sets = sets_of_tile(tile_bytes);
-    b->lane = NULL;
-    b->made = NULL;
-    b->n_sets = n_sets;
-    b->tile = qp_take(carve, tile_bytes + QP_IO_SPARE);
-    /* Elements have 2 bytes or more. */
-    b->codes = qp_take(carve, tile_bytes / 2 + QP_IO_SPARE);
-    b->image = qp_take(carve, QP_IMAGE_ROOM(tile_bytes / 2, 1));
-    b->state = qp_take(carve, state_room(e, tile_bytes));
-    b->known = qp_take(carve, n_sets * e->known_bytes);
-    b->scale = qp_take(carve, n_sets * sizeof(double));
-    b->zero = qp_take(carve, n_sets * sizeof(int32_t));
-    b->stored = qp_take(carve, n_sets * sizeof(float));
-    for (int i = 0; i < QP_JOINS; i++) {
-        /* The codes of a piece of small tensors, and their zero points. */
-        b->joined[i] = (struct qp_joined){.cap = tile_bytes / 8 + n_sets};
-        b->joined[i].data = qp_take(carve, b->joined[i].cap);
-    }
-    if (e->holds)
-        b->hold = qp_take(carve, qp_job_hold_bytes(job, tile_bytes));
-    if (e->context.plan->checkpoint->is_decoded)
-        qp_values_carve(carve, tile_bytes, &b->values);
-    if (e->decodes_turned)
-        qp_values_carve_hold(carve, tile_bytes, &b->values);
-    if (!e->context.errors)
-        return;
-    b->decoded = qp_take(carve, 2 * tile_bytes); /* 2 bytes become 4, 8 are 8 */
-    b->error = qp_take(carve, sizeof *b->error);
-}
-
-/* A device has its results in a buffer of their own, so that the CPU can make some of them again.
- */
-static void carve_device_buffers(struct qp_carve *carve, size_t tile_bytes,
-                                 const struct qp_job *job, void *buffers)
-{
-    struct qp_unit_buffers *b = buffers;
-    carve_buffers(carve, tile_bytes, job, buffers);
-    b->made = qp_take(carve, qp_device_made_bytes(tile_bytes));
-}
-
-static void carve_slots(struct qp_carve *carve, size_t tile_bytes, struct qp_job *job)
-{
-    struct engine *e = (struct engine *)job;
-    size_t n_sets = sets_of_tile(tile_bytes);
-    for (int i = 0; i < 2; i++) {
-        struct qp_slot *slot = &e->slots[i];
-        slot->state = qp_take(carve, state_room(e, tile_bytes));
-        slot->known = qp_take(carve, n_sets * e->known_bytes);
-        slot->scale = qp_take(carve, n_sets * sizeof(double));
-        slot->zero = qp_take(carve, n_sets * sizeof(int32_t));
-    }
-}
-
-static void attach_lane(void *buffers, struct qp_lane *lane)
-{
-    ((struct qp_unit_buffers *)buffers)->lane = lane;
-}
-
-/* Rows that are written together, if anything is. */
-static uint64_t tall_rows(const struct engine *e, const struct qp_plan_tensor *t)
-{
-    return e->context.errors ? 0 : qp_tall_rows(&t->result);
-}
-
-/*
- * Sets that a strip in pieces has at the most where their states are large: as many as have so many
- * bytes, but columns are cut no finer than words of codes are, and rows no finer than words that go
- * down them.
- */
-#define LARGE_BYTES ((uint64_t)2 << 20)
-
-static uint64_t large_sets(const struct engine *e, const struct qp_plan_tensor *t)
-{
-    const uint64_t cut = qp_max_u64(qp_unit_grain(&e->context, t), tall_rows(e, t));
-    return qp_max_u64(LARGE_BYTES / t->calibrator->state_bytes, cut);
-}
-
 /* ---- The next unit -----------------------------------------------------------------------------
  */
 
-/* Whether values lie in columns of the source, or codes that they are decoded from do. */
-static bool is_decoded_turned(const struct qp_plan_tensor *t)
-{
-    const struct qp_tensor *encoded = t->source->encoded;
-    return encoded && qp_part_is_turned(qp_tensor_part(encoded, QP_CODES));
-}
-
-static bool is_read_turned(const struct qp_plan_tensor *t)
-{
-    return qp_is_turned(t->source) || is_decoded_turned(t);
-}
-
 /* How much is done at once: on the CPU what stays in its cache, on a device what fits. */
-static size_t piece_bytes(const struct engine *e)
+static size_t piece_bytes(const struct qp_engine *e)
 {
     const size_t tile_bytes = e->job.tile_bytes;
     return e->context.device || tile_bytes < CACHED_BYTES ? tile_bytes : CACHED_BYTES;
 }
 
-static void enter_strip(struct engine *e, const struct qp_plan_tensor *t)
+static void enter_strip(struct qp_engine *e, const struct qp_plan_tensor *t)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     qp_strip_at(&e->sets, &e->limits, qp_source_elem_bytes(t), e->grain, c->band, c->col,
                 &c->strip);
     c->piece = 0;
@@ -202,9 +47,9 @@ static void enter_strip(struct engine *e, const struct qp_plan_tensor *t)
         c->slot = &e->slots[c->n_slots_used++ % 2];
 }
 
-static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
+static void enter_tensor(struct qp_engine *e, const struct qp_plan_tensor *t)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     c->inside = true;
     c->copied = c->band = c->col = 0;
     c->kind = QP_UNIT_COPY;
@@ -212,17 +57,18 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
         return;
     const size_t tile_bytes = e->job.tile_bytes, elem_bytes = qp_source_elem_bytes(t);
     const struct qp_part *codes = qp_tensor_part(&t->result, QP_CODES);
-    const uint64_t apart = e->context.device ? tile_bytes : qp_min_u64(tile_bytes, APART_BYTES);
+    const uint64_t apart = e->context.device ? tile_bytes : qp_min_u64(tile_bytes, QP_APART_BYTES);
     qp_tensor_sets(&e->sets, &t->result);
     e->grain = qp_unit_grain(&e->context, t);
-    e->limits = (struct qp_limits){.elems = tile_bytes / elem_bytes,
-                                   .sets = sets_of_tile(tile_bytes),
-                                   .pieced = t->calibrator->large_state ? large_sets(e, t) : 0,
-                                   .apart = apart / elem_bytes,
-                                   .cached = piece_bytes(e) / elem_bytes,
-                                   .together = t->result.scheme->nested ? QP_NESTED_SETS : 1,
-                                   .tall = tall_rows(e, t)};
-    if (is_read_turned(t))
+    e->limits =
+        (struct qp_limits){.elems = tile_bytes / elem_bytes,
+                           .sets = qp_sets_of_tile(tile_bytes),
+                           .pieced = t->calibrator->large_state ? qp_engine_large_sets(e, t) : 0,
+                           .apart = apart / elem_bytes,
+                           .cached = piece_bytes(e) / elem_bytes,
+                           .together = t->result.scheme->nested ? QP_NESTED_SETS : 1,
+                           .tall = qp_engine_tall_rows(e, t)};
+    if (qp_is_read_turned(t))
         e->limits.cached = e->limits.elems;
     else if (qp_part_is_turned(codes))
         e->limits.cached = e->limits.apart;
@@ -230,16 +76,16 @@ static void enter_tensor(struct engine *e, const struct qp_plan_tensor *t)
     enter_strip(e, t);
 }
 
-static void leave_tensor(struct cursor *c)
+static void leave_tensor(struct qp_cursor *c)
 {
     c->inside = false;
     c->tensor++;
 }
 
 /* Behind the piece just handed out: the next piece, pass, strip or tensor. */
-static void advance_piece(struct engine *e, const struct qp_plan_tensor *t)
+static void advance_piece(struct qp_engine *e, const struct qp_plan_tensor *t)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     if (++c->piece < c->strip.n_pieces)
         return;
     c->piece = 0;
@@ -252,7 +98,7 @@ static void advance_piece(struct engine *e, const struct qp_plan_tensor *t)
 }
 
 /* Whether the unit at the cursor may start; if not, somebody will signal a change. */
-static bool may_start(const struct cursor *c)
+static bool may_start(const struct qp_cursor *c)
 {
     if (c->kind != QP_UNIT_PIECE)
         return true;
@@ -270,9 +116,9 @@ static void open_slot(struct qp_slot *slot, const struct qp_strip *strip,
     memset(slot->state, 0, (size_t)strip->n_sets * calibrator->state_bytes);
 }
 
-static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
+static void take_copy(struct qp_engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     const uint64_t n_bytes = qp_tensor_bytes(t->source);
     unit->off = c->copied;
     unit->n = qp_min_u64(n_bytes - c->copied, qp_min_u64(e->job.tile_bytes, CACHED_BYTES));
@@ -283,7 +129,7 @@ static void take_copy(struct engine *e, const struct qp_plan_tensor *t, struct q
 
 /* Whether a tensor is better done together with its neighbours: it must fit in one strip a period.
  */
-static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
+static bool is_small(const struct qp_engine *e, const struct qp_plan_tensor *t)
 {
     struct qp_sets sets;
     if (e->context.errors || !qp_is_verbatim(t->source) ||
@@ -292,7 +138,7 @@ static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
     if (!qp_is_quantized(t))
         return true;
     qp_tensor_sets(&sets, &t->result);
-    return sets.n_sets <= sets_of_tile(e->job.tile_bytes);
+    return sets.n_sets <= qp_sets_of_tile(e->job.tile_bytes);
 }
 
 /*
@@ -301,16 +147,16 @@ static bool is_small(const struct engine *e, const struct qp_plan_tensor *t)
  */
 #define UNIT_BYTES ((uint64_t)8 << 20)
 
-static uint64_t unit_bytes(const struct engine *e)
+static uint64_t unit_bytes(const struct qp_engine *e)
 {
     const uint64_t left = e->job.total_bytes - e->claimed_bytes;
     return qp_min_u64(UNIT_BYTES, left / (4 * e->job.n_workers));
 }
 
 /* Takes as many small tensors as fill some pieces; false if there are not even two. */
-static bool take_batch(struct engine *e, struct qp_unit *unit)
+static bool take_batch(struct qp_engine *e, struct qp_unit *unit)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     const uint64_t piece = qp_min_u64(e->job.tile_bytes, CACHED_BYTES);
     const uint64_t most = qp_max_u64(unit_bytes(e), piece);
     uint64_t n_bytes = 0;
@@ -339,9 +185,9 @@ static uint64_t strip_bytes(const struct qp_strip *strip, const struct qp_plan_t
     return strip->n_rows * strip->n_cols * qp_source_elem_bytes(t);
 }
 
-static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
+static void take_strips(struct qp_engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     const uint64_t most = unit_bytes(e);
     do {
         unit->n += strip_bytes(&c->strip, t);
@@ -358,9 +204,9 @@ static void take_strips(struct engine *e, const struct qp_plan_tensor *t, struct
 #define HELD_LAST  ((uint64_t)32 << 20)
 #define HELD_LEAST ((uint64_t)8 << 20)
 
-static void take_held(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
+static void take_held(struct qp_engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     const uint64_t n_cols = qp_tensor_part(&t->result, QP_CODES)->matrix.cols;
     const uint64_t row_bytes = n_cols * qp_source_elem_bytes(t);
     const uint64_t left = e->job.total_bytes - e->claimed_bytes;
@@ -377,7 +223,7 @@ static void take_held(struct engine *e, const struct qp_plan_tensor *t, struct q
 }
 
 /* Whether the strip at the cursor has whole rows, and there is room to hold them. */
-static bool is_held(const struct engine *e, const struct qp_plan_tensor *t)
+static bool is_held(const struct qp_engine *e, const struct qp_plan_tensor *t)
 {
     const struct qp_strip *strip = &e->cursor.strip;
     const uint64_t n_cols = qp_tensor_part(&t->result, QP_CODES)->matrix.cols;
@@ -385,9 +231,9 @@ static bool is_held(const struct engine *e, const struct qp_plan_tensor *t)
     return n <= e->hold_rows * n_cols && n % n_cols == 0 && strip->col % n_cols == 0;
 }
 
-static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
+static void take_unit(struct qp_engine *e, const struct qp_plan_tensor *t, struct qp_unit *unit)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     *unit = (struct qp_unit){.number = c->number++, .kind = c->kind, .tensor = t};
     if (c->kind == QP_UNIT_COPY) {
         take_copy(e, t, unit);
@@ -408,9 +254,9 @@ static void take_unit(struct engine *e, const struct qp_plan_tensor *t, struct q
 }
 
 /* Waits until the next unit may start and takes it; false when there is none or the job stops. */
-static bool claim(struct engine *e, struct qp_unit *unit)
+static bool claim(struct qp_engine *e, struct qp_unit *unit)
 {
-    struct cursor *c = &e->cursor;
+    struct qp_cursor *c = &e->cursor;
     bool found = false;
     (void)pthread_mutex_lock(&e->job.lock);
     while (!found && !qp_job_stopping(&e->job) && c->tensor < e->n_order) {
@@ -434,7 +280,7 @@ static bool claim(struct engine *e, struct qp_unit *unit)
 
 static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 {
-    struct engine *e = (struct engine *)job;
+    struct qp_engine *e = (struct qp_engine *)job;
     struct qp_unit unit;
     if (!claim(e, &unit))
         return false;
@@ -457,23 +303,7 @@ static int by_place(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Makes room for what the calibrator of a tensor keeps of each set. */
-static void want_states(struct engine *e, const struct qp_plan_tensor *t)
-{
-    const struct qp_calibrator *calibrator = t->calibrator;
-    struct qp_sets sets;
-    qp_tensor_sets(&sets, &t->result);
-    if (calibrator->large_state) {
-        const uint64_t n_sets = qp_min_u64(sets.n_sets, large_sets(e, t));
-        e->large_states = (size_t)qp_max_u64(e->large_states, n_sets * calibrator->state_bytes);
-    } else if (calibrator->state_bytes > e->state_bytes) {
-        e->state_bytes = calibrator->state_bytes;
-    }
-    if (calibrator->known_bytes > e->known_bytes)
-        e->known_bytes = calibrator->known_bytes;
-}
-
-static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan *plan,
+static enum qplan_status order_tensors(struct qp_engine *e, const struct qplan_plan *plan,
                                        uint64_t *n_bytes, struct qplan_error *err)
 {
     e->order = qp_alloc(plan->n_tensors, sizeof *e->order);
@@ -483,84 +313,26 @@ static enum qplan_status order_tensors(struct engine *e, const struct qplan_plan
     for (size_t i = 0; i < plan->n_tensors; i++) {
         if (qp_tensor_bytes(plan->tensors[i].source) > 0)
             e->order[e->n_order++] = &plan->tensors[i];
-        if (qp_is_quantized(&plan->tensors[i]) && !e->context.errors)
-            e->holds |= qp_part_is_turned(qp_tensor_part(&plan->tensors[i].result, QP_CODES));
         *n_bytes += qp_tensor_bytes(plan->tensors[i].source);
-        e->decodes_turned |=
-            qp_is_quantized(&plan->tensors[i]) && is_decoded_turned(&plan->tensors[i]);
-        if (qp_is_quantized(&plan->tensors[i]))
-            want_states(e, &plan->tensors[i]);
+        qp_engine_want(e, &plan->tensors[i]);
     }
     if (e->n_order > 0)
         qsort(e->order, e->n_order, sizeof *e->order, by_place);
     return QPLAN_OK;
 }
 
-/* The bytes of a tile that holds the rows of any tensor that must be cut together. */
-static size_t tallest_rows(const struct qp_job *job)
-{
-    const struct engine *e = (const struct engine *)job;
-    uint64_t most = 0;
-    for (size_t i = 0; i < e->n_order; i++) {
-        const struct qp_plan_tensor *t = e->order[i];
-        struct qp_sets sets;
-        if (!qp_is_quantized(t))
-            continue;
-        const uint64_t tall = tall_rows(e, t);
-        qp_tensor_sets(&sets, &t->result);
-        if (tall > 1 && sets.n_bands > 1)
-            most = qp_max_u64(most, tall * qp_max_u64(sets.row_len * qp_source_elem_bytes(t),
-                                                      sets.n_cols * SET_BYTES));
-    }
-    return (size_t)most;
-}
-
-/* The bytes of the largest band that a tile may grow for; a tensor of one band is no reason. */
-static size_t largest_band(const struct qp_job *job)
-{
-    const struct engine *e = (const struct engine *)job;
-    uint64_t largest = 0;
-    for (size_t i = 0; i < e->n_order; i++) {
-        const struct qp_plan_tensor *t = e->order[i];
-        struct qp_sets sets;
-        if (!qp_is_quantized(t) || qp_tensor_bytes(t->source) <= APART_BYTES)
-            continue;
-        qp_tensor_sets(&sets, &t->result);
-        const uint64_t rows = qp_min_u64(sets.band_rows, sets.period_rows);
-        const uint64_t n_bytes =
-            rows * sets.row_len * qp_source_elem_bytes(t); /* not above its own */
-        if (sets.n_bands > 1 && n_bytes <= BAND_BYTES)
-            largest = qp_max_u64(largest, n_bytes);
-        if (is_read_turned(t))
-            largest = qp_max_u64(largest, qp_min_u64(qp_tensor_bytes(t->source),
-                                                     qp_job_turned_wish(job, TURNED_BYTES)));
-    }
-    return (size_t)qp_max_u64(largest, e->holds ? job->tile_least + QP_HOLD_TILE : 0);
-}
-
 /* Runs an engine whose context says what for; notes are wanted where all is written. */
-static enum qplan_status run_engine(struct engine *e, const struct qplan_run *run,
+static enum qplan_status run_engine(struct qp_engine *e, const struct qplan_run *run,
                                     struct qp_run_notes *notes, struct qplan_error *err)
 {
-    static const struct qp_job_ops on_cpu = {.buffers_size = sizeof(struct qp_unit_buffers),
-                                             .carve = carve_buffers,
-                                             .carve_shared = carve_slots,
-                                             .tile_least = tallest_rows,
-                                             .tile_wish = largest_band,
-                                             .step = step};
-    static const struct qp_job_ops on_device = {.buffers_size = sizeof(struct qp_unit_buffers),
-                                                .carve = carve_device_buffers,
-                                                .carve_shared = carve_slots,
-                                                .tile_least = tallest_rows,
-                                                .device_bytes = qp_device_block_bytes,
-                                                .attach = attach_lane,
-                                                .step = step};
     const struct qplan_plan *plan = e->context.plan;
     const struct qp_outs *outs = e->context.outs;
     uint64_t total_bytes = 0;
     float *factors = NULL, *offsets = NULL;
     const bool rounds = e->context.roles == QP_ALL_ROLES;
     enum qplan_status status = order_tensors(e, plan, &total_bytes, err);
+    struct qp_job_ops ops = qp_engine_room(e);
+    ops.step = step;
     if (status == QPLAN_OK && rounds)
         status = qp_ldlq_check(plan, run, err);
     if (status == QPLAN_OK)
@@ -577,8 +349,7 @@ static enum qplan_status run_engine(struct engine *e, const struct qplan_run *ru
     if (status == QPLAN_OK && e->context.roles == QP_ALL_ROLES)
         status = qp_write_constants(plan, outs, err);
     if (status == QPLAN_OK)
-        status =
-            qp_job_run(&e->job, e->context.device ? &on_device : &on_cpu, run, total_bytes, err);
+        status = qp_job_run(&e->job, &ops, run, total_bytes, err);
     if (status == QPLAN_OK && rounds)
         status = qp_ldlq_run(plan, outs, factors, run, notes, err);
     qp_free(factors);
@@ -591,7 +362,7 @@ enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_ou
                                enum qp_roles roles, const struct qplan_run *run,
                                struct qp_run_notes *notes, struct qplan_error *err)
 {
-    struct engine *e = qp_alloc(1, sizeof *e);
+    struct qp_engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
     e->context = (struct qp_unit_context){
@@ -605,7 +376,7 @@ enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_ou
 enum qplan_status qp_measure_units(const struct qplan_plan *plan, struct qp_exact *errors,
                                    const struct qplan_run *run, struct qplan_error *err)
 {
-    struct engine *e = qp_alloc(1, sizeof *e);
+    struct qp_engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
     e->context = (struct qp_unit_context){.plan = plan, .roles = QP_ERRORS, .errors = errors};
