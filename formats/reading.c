@@ -360,19 +360,23 @@ static struct qplan_scheme scheme_in_rows(const struct qp_format *format, const 
     return scheme;
 }
 
+/* A tensor that has a record and nothing more, or lacks one. */
+static enum qplan_status refuse_single(const struct reader *r, const struct qp_tensor *t,
+                                       bool is_recorded)
+{
+    char quoted[QP_QUOTED];
+    return qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->shown,
+                   is_recorded ? "%s is recorded in " QP_TENSORS_KEY
+                                 " but not quantized by config.json"
+                               : "%s is quantized, but not recorded in " QP_TENSORS_KEY,
+                   qp_quote(quoted, t->name, t->name_len));
+}
+
 /* What a record says of a tensor is what an engine takes from config.json and the shapes. */
 static enum qplan_status compare_tensor(const struct reader *r, const struct qp_tensor *recorded,
                                         const struct qp_tensor *described)
 {
     char quoted[QP_QUOTED], expected[QPLAN_SCHEME_TEXT], found[QPLAN_SCHEME_TEXT];
-    const int order = by_name(recorded, described);
-    if (order != 0)
-        return qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->shown,
-                       order < 0 ? "%s is recorded in " QP_TENSORS_KEY
-                                   " but not quantized by config.json"
-                                 : "%s is quantized, but not recorded in " QP_TENSORS_KEY,
-                       qp_quote(quoted, (order < 0 ? recorded : described)->name,
-                                (order < 0 ? recorded : described)->name_len));
     (void)qp_quote(quoted, recorded->name, recorded->name_len);
     if (!qp_same_shape(recorded->shape, recorded->rank, described->shape, described->rank))
         return qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->shown,
@@ -391,15 +395,18 @@ static enum qplan_status compare_tensor(const struct reader *r, const struct qp_
 static enum qplan_status compare(struct reader *r, const struct qp_tensor *recorded,
                                  size_t n_recorded)
 {
-    static const struct qp_tensor end = {.name = "\xff", .name_len = 1}; /* behind every name */
     struct qp_tensor *described = NULL;
     size_t n = 0;
     enum qplan_status status = r->format->describe(r->listing, r->arena, &described, &n, r->err);
     if (status == QPLAN_OK)
         sort_tensors(described, n);
-    for (size_t i = 0; status == QPLAN_OK && (i < n || i < n_recorded); i++)
-        status =
-            compare_tensor(r, i < n_recorded ? &recorded[i] : &end, i < n ? &described[i] : &end);
+    for (size_t i = 0; status == QPLAN_OK && (i < n || i < n_recorded); i++) {
+        const int order = i >= n ? -1 : i >= n_recorded ? 1 : by_name(&recorded[i], &described[i]);
+        if (order != 0)
+            status = refuse_single(r, order < 0 ? &recorded[i] : &described[i], order < 0);
+        else
+            status = compare_tensor(r, &recorded[i], &described[i]);
+    }
     qp_free(described);
     return status;
 }
