@@ -20,7 +20,7 @@ struct qp_digests {
     size_t n;
 };
 
-/* Reads a whole file, a buffer at a time. IO, MEMORY; UNSUPPORTED if libcrypto refuses SHA-256. */
+/* Reads a whole file, a buffer at a time. IO, MEMORY. */
 enum qplan_status qp_digest_file(struct qp_digest *out, const struct qp_file *file,
                                  struct qplan_error *err);
 

@@ -24,7 +24,7 @@ flags="-std=c11 -D_GNU_SOURCE -I. -O3 -ffp-contract=off -fno-fast-math -Wall -We
 
 for source in kernels/isa.c kernels/table.c kernels/tiles/*.c kernels/codes/*.c lib/base/*.c \
     lib/model/*.c; do
-    [ "$source" != lib/base/digest.c ] || continue # libcrypto is not there, nor needed
+    [ "$source" != lib/base/digest.c ] || continue # libnettle is not there, nor needed
     $cc $flags -c "$source" -o "$work/$(basename "$source" .c).o"
 done
 for test in tests/unit/test_kernels*.c tests/unit/test_codes.c tests/unit/test_dtypes.c; do

@@ -1,13 +1,14 @@
 /*
  * msan_blocks.c - which memory MemorySanitizer takes for unwritten, in its build alone.
  *
- * It sees only what instrumented code writes. libcrypto, cJSON, argtable and cmocka come from
+ * It sees only what instrumented code writes. libnettle, cJSON, argtable and cmocka come from
  * packages that are not, so every block that they fill would look unwritten. Hence no block does,
  * but those that our own objects ask for: the linker sends their calls here (--wrap), and here they
  * are poisoned. What the C library fills is known to the sanitizer, but for the newer names of
- * stat; of what libcrypto fills in blocks of ours, digests, it is told here.
+ * stat; of what libnettle fills in blocks of ours, digests, it is told here.
  */
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
+#include <nettle/version.h>
 #include <sanitizer/allocator_interface.h>
 #include <sanitizer/msan_interface.h>
 #include <stddef.h>
@@ -82,15 +83,17 @@ FILLED_BY(fstat64, (int fd, struct stat *out), (fd, out))
 FILLED_BY(fstatat64, (int folder, const char *path, struct stat *out, int flags),
           (folder, path, out, flags))
 
-int __real_EVP_DigestFinal_ex(EVP_MD_CTX *hash, unsigned char *out, unsigned *n);
-int __wrap_EVP_DigestFinal_ex(EVP_MD_CTX *hash, unsigned char *out, unsigned *n);
-int __wrap_EVP_DigestFinal_ex(EVP_MD_CTX *hash, unsigned char *out, unsigned *n)
+#if NETTLE_VERSION_MAJOR < 4
+#define DIGEST_PARAMETERS (struct sha256_ctx * hash, size_t n, uint8_t * out)
+#define DIGEST_ARGUMENTS  (hash, n, out)
+#else
+#define DIGEST_PARAMETERS (struct sha256_ctx * hash, uint8_t * out)
+#define DIGEST_ARGUMENTS  (hash, out)
+#endif
+void __real_nettle_sha256_digest DIGEST_PARAMETERS;
+void __wrap_nettle_sha256_digest DIGEST_PARAMETERS;
+void __wrap_nettle_sha256_digest DIGEST_PARAMETERS
 {
-    unsigned n_out = 0;
-    int result = __real_EVP_DigestFinal_ex(hash, out, &n_out);
-    if (result == 1)
-        __msan_unpoison(out, n_out);
-    if (n)
-        *n = n_out;
-    return result;
+    __real_nettle_sha256_digest DIGEST_ARGUMENTS;
+    __msan_unpoison(out, SHA256_DIGEST_SIZE);
 }
