@@ -64,7 +64,7 @@ const char *qp_unsplit_experts(const struct qp_listing *listing)
 }
 
 bool qp_find_fused_experts(const struct qp_listing *listing, const struct qp_tensor *t,
-                           struct qp_fused *out)
+                           struct qp_fused_experts *out)
 {
     for (size_t i = 0; i < sizeof fusings / sizeof fusings[0]; i++) {
         const struct fusing *f = &fusings[i];
@@ -73,7 +73,7 @@ bool qp_find_fused_experts(const struct qp_listing *listing, const struct qp_ten
             !(is_gate_up || qp_name_ends(t->name, t->name_len, f->down)) ||
             !qp_is_model_type(listing, f->types))
             continue;
-        *out = (struct qp_fused){
+        *out = (struct qp_fused_experts){
             .n_prefix = t->name_len - strlen(is_gate_up ? f->gate_up : f->down),
             .single = f->single,
             .turned = f->turned,
@@ -99,8 +99,8 @@ static const struct stacking stackings[] = {
     {"ernie4_5_moe exaone_moe glm4_moe olmoe qwen2_moe qwen3_moe", PROJECTIONS},
 };
 
-static const char *const stacks[N_PROJECTIONS] = {".switch_mlp.gate_proj", ".switch_mlp.up_proj",
-                                                  ".switch_mlp.down_proj"};
+static const char *const stacks[N_PROJECTIONS] = {
+    QP_STACK_NAME "gate_proj", QP_STACK_NAME "up_proj", QP_STACK_NAME "down_proj"};
 
 /* Takes the name of a single expert apart; *projection has n bytes. */
 static bool take_apart(const struct qp_tensor *t, struct qp_single *out, const char **projection,
@@ -134,6 +134,27 @@ bool qp_find_single(const struct qp_listing *listing, const struct qp_tensor *t,
             if (qp_text_is(projection, n, out->projection) &&
                 qp_is_model_type(listing, stackings[i].types))
                 return true;
+        }
+    }
+    return false;
+}
+
+bool qp_find_stack(const struct qp_listing *listing, const struct qp_tensor *t,
+                   struct qp_fused_experts *out)
+{
+    const size_t n = strlen(suffix);
+    if (t->rank != 3 || !is_text(t) || !qp_name_ends(t->name, t->name_len, suffix))
+        return false;
+    for (size_t i = 0; i < sizeof stackings / sizeof stackings[0]; i++) {
+        for (size_t k = 0; k < N_PROJECTIONS; k++) {
+            if (!qp_name_ends(t->name, t->name_len - n, stacks[k]) ||
+                !qp_is_model_type(listing, stackings[i].types))
+                continue;
+            *out = (struct qp_fused_experts){.n_prefix = t->name_len - n - strlen(stacks[k]),
+                                             .single = experts,
+                                             .n = 1,
+                                             .projections = {stackings[i].projections[k]}};
+            return true;
         }
     }
     return false;

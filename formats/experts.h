@@ -14,7 +14,7 @@
 #define QP_MOST_FUSED 2
 
 /* A tensor that engines want expert by expert. */
-struct qp_fused {
+struct qp_fused_experts {
     size_t n_prefix;    /* of its name, up to the experts */
     const char *single; /* what follows there in the name of one expert, up to its number */
     bool turned;        /* its matrices are [in, out], else [out, in] */
@@ -31,7 +31,7 @@ const char *qp_unsplit_experts(const struct qp_listing *listing);
 
 /* Whether a tensor holds all experts of a layer; how they are in it. */
 bool qp_find_fused_experts(const struct qp_listing *listing, const struct qp_tensor *tensor,
-                           struct qp_fused *out);
+                           struct qp_fused_experts *out);
 
 /* ---- Single: a tensor for each expert ----------------------------------------------------------
  */
@@ -46,6 +46,13 @@ struct qp_single {
 
 bool qp_find_single(const struct qp_listing *listing, const struct qp_tensor *tensor,
                     struct qp_single *out);
+
+/* Whether a tensor is such a stack; how the experts are in it, under the names of single ones. */
+bool qp_find_stack(const struct qp_listing *listing, const struct qp_tensor *tensor,
+                   struct qp_fused_experts *out);
+
+/* What every name of a stack has. */
+#define QP_STACK_NAME ".switch_mlp."
 
 /* ---- Names -------------------------------------------------------------------------------------
  */

@@ -38,12 +38,12 @@ static void take(const struct maker *m, const struct qp_tensor *t)
 }
 
 /*
- * Adds a plain tensor whose values begin at an element of another. The excerpt is NULL if its
+ * Makes a plain tensor whose values begin at an element of another. The excerpt is NULL if its
  * values are the bytes from there on.
  */
-static enum qplan_status add(struct maker *m, const char *name, const uint64_t *shape,
-                             unsigned rank, const struct qp_tensor *from, uint64_t first,
-                             const struct qp_excerpt *excerpt)
+static enum qplan_status make_tensor(const struct maker *m, const char *name, const uint64_t *shape,
+                                     unsigned rank, const struct qp_tensor *from, uint64_t first,
+                                     const struct qp_excerpt *excerpt, struct qp_tensor *out)
 {
     const size_t size = qplan_storage_bits((enum qplan_storage)from->storage) / 8;
     uint64_t n;
@@ -56,31 +56,66 @@ static enum qplan_status add(struct maker *m, const char *name, const uint64_t *
                                 .file = from->entry->file,
                                 .begin = from->entry->begin + first * size};
     entry.end = entry.begin + n * size;
-    const struct qp_tensor t = {.name = name,
-                                .name_len = entry.name_len,
-                                .shape = shape,
-                                .rank = (uint8_t)rank,
-                                .storage = from->storage,
-                                .entry = qp_arena_copy(&m->out->arena, &entry, 1, sizeof entry),
-                                .excerpt = excerpt};
-    return name && shape && t.entry && qp_add_tensor(&m->out->made, &m->out->n, &t)
-               ? QPLAN_OK
-               : out_of_memory(m);
+    *out = (struct qp_tensor){.name = name,
+                              .name_len = entry.name_len,
+                              .shape = shape,
+                              .rank = (uint8_t)rank,
+                              .storage = from->storage,
+                              .entry = qp_arena_copy(&m->out->arena, &entry, 1, sizeof entry),
+                              .excerpt = excerpt};
+    return name && shape && out->entry ? QPLAN_OK : out_of_memory(m);
+}
+
+static enum qplan_status add(struct maker *m, const struct qp_tensor *t)
+{
+    return qp_add_tensor(&m->out->made, &m->out->n, t) ? QPLAN_OK : out_of_memory(m);
+}
+
+/* Adds a tensor that has all of some others, which are alike and begin with the first of these. */
+static enum qplan_status add_stack(struct maker *m, const char *name,
+                                   const struct qp_tensor *const *experts, uint64_t n)
+{
+    struct qp_arena *arena = &m->out->arena;
+    const struct qp_tensor *t = experts[0];
+    const uint64_t shape[3] = {n, t->shape[0], t->shape[1]};
+    const struct qp_excerpt excerpt = {.of = experts, .n = n};
+    const uint64_t *kept = qp_arena_copy(arena, shape, 3, sizeof *shape);
+    const struct qp_excerpt *seen = qp_arena_copy(arena, &excerpt, 1, sizeof excerpt);
+    struct qp_tensor made;
+    if (!kept || !seen)
+        return out_of_memory(m);
+    QP_TRY(make_tensor(m, name, kept, 3, t, 0, seen, &made));
+    return add(m, &made);
+}
+
+/* PREFIX STACK.weight in the arena; NULL when out of memory. */
+static char *stack_name(const struct maker *m, const char *prefix, const struct qp_single *how)
+{
+    char end[64];
+    (void)snprintf(end, sizeof end, "%s.weight", how->stack);
+    return qp_arena_join(&m->out->arena, prefix, how->n_prefix, end);
 }
 
 /* ---- Splitting ---------------------------------------------------------------------------------
  */
 
-static enum qplan_status add_slice(struct maker *m, const struct qp_tensor *const *fused,
-                                   const struct qp_fused *how, const uint64_t *shape,
-                                   uint64_t expert, unsigned projection)
+/* A tensor with all experts of a layer, and what one of them has of a projection. */
+struct cutting {
+    const struct qp_tensor *const *fused;
+    const struct qp_fused_experts *how;
+    const uint64_t *shape;
+};
+
+static enum qplan_status make_slice(const struct maker *m, const struct cutting *c, uint64_t expert,
+                                    unsigned projection, struct qp_tensor *out)
 {
-    const struct qp_tensor *t = *fused;
+    const struct qp_tensor *t = *c->fused;
+    const struct qp_fused_experts *how = c->how;
     struct qp_arena *arena = &m->out->arena;
     const uint64_t across = how->turned ? t->shape[2] : 0;
-    const uint64_t first =
-        expert * t->shape[1] * t->shape[2] + projection * shape[0] * (how->turned ? 1 : shape[1]);
-    const struct qp_excerpt excerpt = {fused, 1, first, across};
+    const uint64_t first = expert * t->shape[1] * t->shape[2] +
+                           projection * c->shape[0] * (how->turned ? 1 : c->shape[1]);
+    const struct qp_excerpt excerpt = {c->fused, 1, first, across};
     const struct qp_excerpt *seen = NULL;
     char *name = qp_expert_name(arena, t->name, how->n_prefix, how->single, expert,
                                 how->projections[projection]);
@@ -89,11 +124,44 @@ static enum qplan_status add_slice(struct maker *m, const struct qp_tensor *cons
         if (!seen)
             return out_of_memory(m);
     }
-    return add(m, name, shape, 2, t, first, seen);
+    return make_tensor(m, name, c->shape, 2, t, first, seen, out);
 }
 
-static enum qplan_status split(struct maker *m, const struct qp_tensor *t,
-                               const struct qp_fused *how)
+static enum qplan_status split(struct maker *m, const struct cutting *c)
+{
+    for (uint64_t expert = 0; expert < c->fused[0]->shape[0]; expert++) {
+        for (unsigned i = 0; i < c->how->n; i++) {
+            struct qp_tensor slice;
+            QP_TRY(make_slice(m, c, expert, i, &slice));
+            QP_TRY(add(m, &slice));
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* For each projection one tensor that has the slices of all experts. */
+static enum qplan_status restack(struct maker *m, const struct cutting *c)
+{
+    struct qp_arena *arena = &m->out->arena;
+    const uint64_t n = c->fused[0]->shape[0];
+    for (unsigned i = 0; i < c->how->n; i++) {
+        struct qp_tensor *slices = qp_arena_alloc(arena, n, sizeof *slices);
+        const struct qp_tensor **experts = qp_arena_alloc(arena, n, sizeof *experts);
+        struct qp_single single;
+        if (!slices || !experts)
+            return out_of_memory(m);
+        for (uint64_t expert = 0; expert < n; expert++) {
+            QP_TRY(make_slice(m, c, expert, i, &slices[expert]));
+            experts[expert] = &slices[expert];
+        }
+        (void)qp_find_single(&m->checkpoint->source.listing, slices, &single);
+        QP_TRY(add_stack(m, stack_name(m, slices->name, &single), experts, n));
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status divide(struct maker *m, const struct qp_tensor *t,
+                                const struct qp_fused_experts *how, bool stacked)
 {
     struct qp_arena *arena = &m->out->arena;
     const uint64_t outputs = t->shape[how->turned ? 2 : 1];
@@ -104,30 +172,54 @@ static enum qplan_status split(struct maker *m, const struct qp_tensor *t,
                        "its experts have two projections: expected an even number of outputs, "
                        "found %" PRIu64,
                        outputs);
-    const uint64_t *kept = qp_arena_copy(arena, shape, 2, sizeof *shape);
-    const struct qp_tensor *const *fused = qp_arena_copy(arena, &t, 1, sizeof t);
-    if (!kept || !fused)
+    const struct cutting c = {.fused = qp_arena_copy(arena, &t, 1, sizeof t),
+                              .how = how,
+                              .shape = qp_arena_copy(arena, shape, 2, sizeof *shape)};
+    if (!c.fused || !c.shape)
         return out_of_memory(m);
     take(m, t);
-    for (uint64_t expert = 0; expert < t->shape[0]; expert++) {
-        for (unsigned i = 0; i < how->n; i++)
-            QP_TRY(add_slice(m, fused, how, kept, expert, i));
-    }
-    return QPLAN_OK;
+    return stacked ? restack(m, &c) : split(m, &c);
 }
 
-static enum qplan_status maybe_split(struct maker *m, const struct qp_tensor *t)
+static bool is_divisible(const struct qp_tensor *t)
 {
-    struct qp_fused how;
-    if (!m->wish->split || qp_tensor_bytes(t) == 0 ||
-        !qp_storage_row((enum qplan_storage)t->storage)->is_source ||
-        !qp_find_fused_experts(&m->checkpoint->source.listing, t, &how))
+    return !t->scheme && qp_tensor_bytes(t) > 0 &&
+           qp_storage_row((enum qplan_storage)t->storage)->is_source;
+}
+
+/* The stack that an expert belongs to, or NULL if none is wanted. MEMORY. */
+static enum qplan_status find_stack(const struct maker *m, const char *expert, const char **out)
+{
+    const struct qp_tensor t = {.name = expert, .name_len = (uint32_t)strlen(expert), .rank = 2};
+    struct qp_single how;
+    *out = NULL;
+    if (!m->wish->stack || !qp_find_single(&m->checkpoint->source.listing, &t, &how))
+        return QPLAN_OK;
+    const char *name = stack_name(m, expert, &how);
+    *out = name && is_wanted(m, name) ? name : NULL;
+    return name ? QPLAN_OK : out_of_memory(m);
+}
+
+static enum qplan_status maybe_divide(struct maker *m, const struct qp_tensor *t)
+{
+    const struct qp_listing *listing = &m->checkpoint->source.listing;
+    const struct qp_arrangement *wish = m->wish;
+    struct qp_fused_experts how;
+    const char *stack = NULL;
+    if (!is_divisible(t))
+        return QPLAN_OK;
+    const bool is_fused = (wish->split || wish->stack) && qp_find_fused_experts(listing, t, &how);
+    if (!is_fused && !(wish->unstack && qp_find_stack(listing, t, &how)))
         return QPLAN_OK;
     const char *first =
         qp_expert_name(&m->out->arena, t->name, how.n_prefix, how.single, 0, how.projections[0]);
     if (!first)
         return out_of_memory(m);
-    return is_wanted(m, first) ? split(m, t, &how) : QPLAN_OK;
+    if (is_fused)
+        QP_TRY(find_stack(m, first, &stack));
+    if (!stack && ((is_fused && !wish->split) || !is_wanted(m, first)))
+        return QPLAN_OK;
+    return divide(m, t, &how, stack != NULL);
 }
 
 /* Which tensor it is that is not split, or the checkpoint where none is seen. */
@@ -190,30 +282,23 @@ static enum qplan_status find_experts(const struct maker *m, const struct qp_ten
 }
 
 static enum qplan_status stack(struct maker *m, const struct qp_tensor *t,
-                               const struct qp_single *how, char *name)
+                               const struct qp_single *how, const char *name)
 {
-    struct qp_arena *arena = &m->out->arena;
-    struct qp_excerpt excerpt = {.first = 0};
     const struct qp_tensor **experts;
-    QP_TRY(find_experts(m, t, how, &experts, &excerpt.n));
-    excerpt.of = experts;
-    for (size_t i = 0; i < excerpt.n; i++)
+    size_t n;
+    QP_TRY(find_experts(m, t, how, &experts, &n));
+    for (size_t i = 0; i < n; i++)
         take(m, experts[i]);
-    const uint64_t shape[3] = {excerpt.n, t->shape[0], t->shape[1]};
-    const uint64_t *kept = qp_arena_copy(arena, shape, 3, sizeof *shape);
-    const struct qp_excerpt *seen = qp_arena_copy(arena, &excerpt, 1, sizeof excerpt);
-    return kept && seen ? add(m, name, kept, 3, t, 0, seen) : out_of_memory(m);
+    return add_stack(m, name, experts, n);
 }
 
 static enum qplan_status maybe_stack(struct maker *m, const struct qp_tensor *t)
 {
     struct qp_single how;
-    if (!m->wish->stack || qp_tensor_bytes(t) == 0 ||
+    if (!m->wish->stack || t->scheme || qp_tensor_bytes(t) == 0 ||
         !qp_find_single(&m->checkpoint->source.listing, t, &how) || how.number != 0)
         return QPLAN_OK;
-    char end[64], *name;
-    (void)snprintf(end, sizeof end, "%s.weight", how.stack);
-    name = qp_arena_join(&m->out->arena, t->name, how.n_prefix, end);
+    const char *name = stack_name(m, t->name, &how);
     if (!name)
         return out_of_memory(m);
     return is_wanted(m, name) ? stack(m, t, &how, name) : QPLAN_OK;
@@ -254,7 +339,7 @@ static enum qplan_status make(struct maker *m)
 {
     const struct qplan_checkpoint *c = m->checkpoint;
     for (size_t i = 0; i < c->n_tensors; i++) {
-        QP_TRY(maybe_split(m, &c->tensors[i]));
+        QP_TRY(maybe_divide(m, &c->tensors[i]));
         QP_TRY(maybe_stack(m, &c->tensors[i]));
     }
     if (m->out->n > 0)

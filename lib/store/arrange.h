@@ -10,8 +10,9 @@
 
 /* What is asked for. */
 struct qp_arrangement {
-    bool split; /* fused experts one by one */
-    bool stack; /* single experts all in one */
+    bool split;   /* fused experts one by one */
+    bool stack;   /* of each projection all experts in one, single or fused ones */
+    bool unstack; /* such stacks one by one */
     const struct qplan_checkpoint
         *like; /* only what this checkpoint has; NULL = wherever one can */
 };

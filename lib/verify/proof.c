@@ -408,7 +408,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
                            struct qplan_error *err)
 {
     struct prover p = {.proof = proof, .err = err};
-    const struct qp_arrangement as_the_file = {.split = true, .stack = true, .like = proof->file};
+    const struct qp_arrangement as_the_file = {
+        .split = true, .stack = true, .unstack = true, .like = proof->file};
     const struct qp_source *file = &proof->file->source, *source = &proof->source->source;
     proof->pairs = qp_alloc(proof->n_tested, sizeof *proof->pairs);
     if (!proof->pairs)

@@ -12,6 +12,7 @@ but what the function names.
 import argparse
 import copy
 import json
+import math
 import pathlib
 import re
 import struct
@@ -713,6 +714,13 @@ def L49():
     for module in (LAYER + "mlp.experts.0.up_proj", LAYER + "self_attn.kv_b_proj",
                    "visual.blocks.0.mlp.fc1", "model.vision_tower.layers.0.fc1"):
         yield mlx(module), 1
+    for model_type, n in (("qwen3_moe", 1), ("gpt_oss", 1), ("unheard_of", 0)):
+        folder = mlx()                      # and beside it experts as transformers has them
+        folder.config["model_type"] = model_type
+        for fused, shape in (("gate_up_proj", (2, 128, 64)), ("down_proj", (2, 64, 64))):
+            folder.tensors[LAYER + "mlp.experts." + fused] = ("BF16", shape, bf16(0.5) * math.prod(shape))
+        folder.keep("visual.blocks.0.mlp.fc1")
+        yield folder, n
 
 
 def L50():

@@ -84,7 +84,7 @@ static void fused_experts_get_the_names_of_single_ones(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         const struct qp_tensor t = tensor_of(rows[i].name, rows[i].rank);
-        struct qp_fused how;
+        struct qp_fused_experts how;
         struct model model;
         make_model(&model, rows[i].config);
         assert_int_equal(qp_find_fused_experts(&model.listing, &t, &how), rows[i].first != NULL);
@@ -135,15 +135,56 @@ static void single_experts_belong_to_stacks(void **state)
     }
 }
 
+/* The experts of a stack as transformers names them. */
+static void stacks_have_the_experts_of_one_projection(void **state)
+{
+    static const struct {
+        const char *config, *name, *expert; /* NULL: its experts have no known names */
+        unsigned rank;
+    } rows[] = {
+        {"{\"model_type\":\"mixtral\"}",
+         "model.layers.1.block_sparse_moe.switch_mlp.down_proj.weight",
+         "model.layers.1.block_sparse_moe.experts.7.w2.weight", 3},
+        {"{\"model_type\":\"phimoe\"}", "model.layers.1.block_sparse_moe.switch_mlp.up_proj.weight",
+         "model.layers.1.block_sparse_moe.experts.7.w3.weight", 3},
+        {"{\"model_type\":\"qwen2_moe\"}", "model.layers.1.mlp.switch_mlp.gate_proj.weight",
+         "model.layers.1.mlp.experts.7.gate_proj.weight", 3},
+        {"{\"model_type\":\"qwen2_moe\"}", "model.layers.1.mlp.switch_mlp.gate_proj.weight", NULL,
+         2},
+        {"{\"model_type\":\"qwen2_moe\"}", "model.layers.1.mlp.switch_mlp.gate_proj.bias", NULL, 3},
+        {"{\"model_type\":\"qwen2_moe\"}", "model.layers.1.mlp.switch_mlp.w1.weight", NULL, 3},
+        {"{\"model_type\":\"jamba\"}", "model.layers.1.mlp.switch_mlp.gate_proj.weight", NULL, 3},
+    };
+    struct qp_arena arena = {NULL};
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct qp_tensor t = tensor_of(rows[i].name, rows[i].rank);
+        struct qp_fused_experts how;
+        struct model model;
+        make_model(&model, rows[i].config);
+        assert_int_equal(qp_find_stack(&model.listing, &t, &how), rows[i].expert != NULL);
+        if (rows[i].expert) {
+            assert_string_equal(
+                qp_expert_name(&arena, t.name, how.n_prefix, how.single, 7, how.projections[0]),
+                rows[i].expert);
+            assert_int_equal(how.n, 1);
+            assert_false(how.turned);
+        }
+        qp_tree_free(&model.tree);
+    }
+    qp_arena_free(&arena);
+}
+
 /* No model has such names, which are text up to the NUL alone. */
 static void names_with_a_nul_are_those_of_no_experts(void **state)
 {
     static const char single[] = "m.mlp.experts.0.up_proj.weight\0.weight";
+    static const char stack[] = "m.switch_mlp.up_proj.weight\0.switch_mlp.up_proj.weight";
     static const char fused[] = "m.mlp.experts.down_proj\0.mlp.experts.down_proj";
     struct qp_tensor t = tensor_of(single, 2);
     struct model model;
     struct qp_single how;
-    struct qp_fused all;
+    struct qp_fused_experts all;
     (void)state;
     make_model(&model, "{\"model_type\":\"qwen3_moe\"}");
     assert_true(qp_find_single(&model.listing, &t, &how));
@@ -153,6 +194,10 @@ static void names_with_a_nul_are_those_of_no_experts(void **state)
     assert_true(qp_find_fused_experts(&model.listing, &t, &all));
     t.name_len = sizeof fused - 1;
     assert_false(qp_find_fused_experts(&model.listing, &t, &all));
+    t = tensor_of(stack, 3);
+    assert_true(qp_find_stack(&model.listing, &t, &all));
+    t.name_len = sizeof stack - 1;
+    assert_false(qp_find_stack(&model.listing, &t, &all));
     qp_tree_free(&model.tree);
 }
 
@@ -162,6 +207,7 @@ int main(void)
         cmocka_unit_test(types_are_whole_words),
         cmocka_unit_test(fused_experts_get_the_names_of_single_ones),
         cmocka_unit_test(single_experts_belong_to_stacks),
+        cmocka_unit_test(stacks_have_the_experts_of_one_projection),
         cmocka_unit_test(names_with_a_nul_are_those_of_no_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,6 +142,8 @@ static const struct {
     {"mlx", "a.0.conv.weight", 4, {2, 3, 1}, "not 2-D"},
     {"mlx", "a.experts.1.weight", 2, {3, 64}, "experts that are not stacked"},
     {"mlx", "a", 2, {3, 64}, "not named .weight"},
+    {"mlx", "a.experts.down_proj", 2, {3, 64}, "not named .weight"},
+    {"mlx", "a.experts.down_proj", 3, {2, 3, 64}, "3-D experts"},
     {"bitsandbytes", "a.weight", 2, {3, 5}, NULL},
     {"bitsandbytes", "a.w", 2, {3, 5}, "not named .weight"},
     {"comfyui", "a.weight", 2, {3, 5}, NULL},
