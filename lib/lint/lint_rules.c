@@ -53,7 +53,7 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L12", JOINED, NULL, "quantized weights of GPT-2, which are stored [in,out]"), true,
      qp_lint_conv1d},
     {ERROR("L13", ENGINES, NULL, "a quantized embedding"), true, qp_lint_embeddings},
-    {ERROR("L14", "fp8", NULL, "a scale that is no power of two, and scale_fmt is ue8m0"), true,
+    {WARNING("L14", "fp8", NULL, "a scale that is no power of two, and scale_fmt is ue8m0"), true,
      qp_lint_no_power},
     {ERROR("L15", CT " modelopt", NULL,
            "tensors that engines load as one with different factors of their scales"),

@@ -81,6 +81,14 @@ static enum qplan_status pass_zeros(struct qp_lint *l, const struct qp_tensor *t
     return QPLAN_OK;
 }
 
+/* Whether config.json says that all scales are powers of two. */
+static bool are_powers(const struct qp_lint *l)
+{
+    const struct qp_tree_value *fmt =
+        l->quantized ? qp_tree_member(l->tree, l->quantized, "scale_fmt") : NULL;
+    return fmt && qp_tree_is_string(l->tree, fmt, "ue8m0");
+}
+
 static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tensor *t,
                                         const struct buffers *b, struct qp_scale_faults *faults)
 {
@@ -88,6 +96,7 @@ static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tenso
     const struct qp_part *part = qp_tensor_part(t, QP_SCALE);
     const bool has_scales =
         part && !part->nested; /* codes are no scales that an engine multiplies by */
+    const bool of_powers = are_powers(l);
     const uint64_t n_sets = has_scales ? part->matrix.rows * part->matrix.cols : 0;
     for (uint64_t set = 0; set < n_sets; set += SETS) {
         const size_t n = (size_t)qp_min_u64(SETS, n_sets - set);
@@ -97,7 +106,7 @@ static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tenso
             qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, b->room, &stored, NULL, l->err));
         f64->load(t->scheme->scale_dtype, n, stored, b->values);
         QP_TRY(pass_zeros(l, t, b, set, n));
-        look(faults, b->values, n, set, part->of_powers);
+        look(faults, b->values, n, set, of_powers);
     }
     return QPLAN_OK;
 }

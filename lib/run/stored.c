@@ -74,24 +74,6 @@ struct qp_code_rule qp_stored_rule(const struct qp_tensor *tensor)
     return rule;
 }
 
-/* Each of n scales above 0 is a power of two, where the layout says so. */
-static enum qplan_status check_powers(const struct qp_source *source, const struct qp_part *part,
-                                      const struct qp_work_kernels *work, const void *scale,
-                                      uint64_t set, size_t n, struct qplan_error *err)
-{
-    char subject[512], found[QP_F64_TEXT];
-    int exponent;
-    size_t i = 0;
-    while (i < n && frexp(scale_at(work, scale, i), &exponent) == 0.5)
-        i++;
-    if (i == n)
-        return QPLAN_OK;
-    qp_format_f64(found, scale_at(work, scale, i));
-    return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, source, part),
-                   "bad scale of set %" PRIu64 ": expected a power of two, found %s", set + i,
-                   found);
-}
-
 /*
  * Scales that have scales, as decoders compute them, in f32: the value of the code times its scale,
  * and then the offset. n are of one of these scales.
@@ -155,8 +137,7 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
     else
         qp_load_scales(work, &rule, n, stored, window->scale);
     if (qp_scales_are_above_0(work, n, window->scale))
-        return part->of_powers ? check_powers(source, part, work, window->scale, set, n, err)
-                               : QPLAN_OK;
+        return QPLAN_OK;
     const bool either_sign = may_be_negative(tensor), zeros = may_be_zero(tensor);
     size_t i = 0;
     while (i < n && is_scale(scale_at(work, window->scale, i), either_sign, zeros))

@@ -585,12 +585,13 @@ def mlx(module=LAYER + "mlp.up_proj"):
     return folder
 
 
-def fp8(rows=128, cols=256, scales=(0.5, 2.0), scale_fmt="ue8m0"):
-    """fp8 in blocks of 128 by 128, with scales that may have to be powers of two."""
+def fp8(rows=128, cols=256, scales=(0.5, 2.0), scale_fmt="ue8m0", dtype="F32"):
+    """fp8 in blocks of 128 by 128, with scales that may be meant to be powers of two."""
+    pack = {"F32": lambda v: struct.pack("<f", v), "F16": lambda v: struct.pack("<e", v), "BF16": bf16}[dtype]
     folder, module = Folder(linear={}), LAYER + "mlp.up_proj"
     folder.tensors[module + ".weight"] = ("F8_E4M3", (rows, cols), b"\x3a" * (rows * cols))
     folder.tensors[module + ".weight_scale_inv"] = (
-        "F32", ((rows + 127) // 128, (cols + 127) // 128), struct.pack(f"<{len(scales)}f", *scales))
+        dtype, ((rows + 127) // 128, (cols + 127) // 128), b"".join(map(pack, scales)))
     folder.config["quantization_config"] = {
         "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
         "weight_block_size": [128, 128], "scale_fmt": scale_fmt}
@@ -667,6 +668,7 @@ DOWN = LAYER + "mlp.down_proj"
 def L14():
     for scales in ((0.5, 0.75), (3.0, 1.0), (1.0, 1.0000001), (0.1, 0.2)):
         yield fp8(scales=scales), 1
+        yield fp8(scales=scales, dtype="BF16"), 1 if scales != (1.0, 1.0000001) else 0
 
 
 def L35():
@@ -790,6 +792,8 @@ def good():
     yield awq(["mlp.gate"], {LAYER + "mlp.gate_proj": (64, 128)}), []
     yield fp8(), []
     yield fp8(scale_fmt="float", scales=(0.3, 3.0)), []
+    for dtype in ("BF16", "F16"):
+        yield fp8(scale_fmt="float", scales=(0.3, 3.0), dtype=dtype), []
     for engine in ("vllm", "sglang", "transformers"):
         folder = fp8(scales=(2.0 ** -149, 2.0 ** 127))
         folder.options = ["--for", engine]
