@@ -116,6 +116,14 @@ const struct qp_tree_value *qp_quantization_config(const struct qp_listing *list
     return config ? qp_tree_member(config, config->values, "quantization_config") : NULL;
 }
 
+const struct qp_tree_value *qp_description(const struct qp_listing *listing,
+                                           const struct qp_tree **tree)
+{
+    *tree = listing->described ? listing->described : listing->config;
+    return listing->described ? qp_tree_member(*tree, listing->described->values, "quantization")
+                              : qp_quantization_config(listing);
+}
+
 bool qp_model_storage(const struct qp_listing *listing, enum qplan_storage *out)
 {
     static const struct {

@@ -184,6 +184,9 @@ def L04():
     folder = Folder()
     folder.files["quantize_config.json"] = "{}"
     yield folder, 1
+    folder = modelopt()                 # config.json counts, whatever the other file holds
+    folder.files["hf_quant_config.json"] = "{"
+    yield folder, 1
 
 
 def L05():
@@ -649,6 +652,15 @@ def modelopt(linear=None, engine=None):
     return folder
 
 
+def beside(kv=None):
+    """ModelOpt, described in a file of its own."""
+    folder = modelopt()
+    del folder.config["quantization_config"]
+    folder.files["hf_quant_config.json"] = json.dumps({"quantization": {
+        "quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": kv, "exclude_modules": ["lm_head"]}})
+    return folder
+
+
 def with_byte(folder, name, at, value):
     dtype, shape, raw = folder.tensors[name]
     folder.tensors[name] = (dtype, shape, raw[:at] + bytes([value]) + raw[at + 1:])
@@ -818,6 +830,8 @@ def good():
     yield modelopt(), []
     yield modelopt(engine="vllm"), []
     yield zero_block(modelopt(), Q + ".weight"), []
+    yield beside(), []
+    yield beside(kv="FP8"), ["L19"]
     yield zero_block(float_folder("nvfp4"), Q + ".weight_packed"), []
     yield modelopt(EXPERTS), []
     yield two_groups([["re:.*mlp.*", "re:.*o_proj$"], ["re:.*self_attn[.][qkv]_proj"]]), []
