@@ -107,7 +107,9 @@ enum qplan_status qp_lint_kv_scales(struct qp_lint *lint);
 enum qplan_status qp_lint_not_finite(struct qp_lint *lint);
 enum qplan_status qp_lint_zero_scale(struct qp_lint *lint);
 enum qplan_status qp_lint_negative(struct qp_lint *lint);
+enum qplan_status qp_lint_forbidden_sign(struct qp_lint *lint);
 enum qplan_status qp_lint_no_power(struct qp_lint *lint);
+enum qplan_status qp_lint_codes(struct qp_lint *lint);
 enum qplan_status qp_lint_middle(struct qp_lint *lint);
 
 enum qplan_status qp_lint_ct_status(struct qp_lint *lint);

@@ -43,7 +43,8 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L07", NULL, NULL, "a scale that is not finite"), true, qp_lint_not_finite},
     {ERROR("L08", SCALED, NULL, "a scale that is zero, but of nvfp4 blocks of zeros"), true,
      qp_lint_zero_scale},
-    {WARNING("L09", ABOVE, NULL, "a negative scale"), true, qp_lint_negative},
+    {WARNING("L09", ABOVE, NULL, "a negative scale where there may be such"), true,
+     qp_lint_negative},
     {ERROR("L10", NULL, NULL, "a symmetric tensor whose zero point is not the middle"), true,
      qp_lint_middle},
 
@@ -145,5 +146,11 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L62", BNB, "transformers", "kv_b_proj of latent attention"), true, qp_lint_bnb_latent},
     {WARNING("L63", BNB, "transformers", "4 bits, and columns not a multiple of the group"), true,
      qp_lint_bnb_ragged},
+
+    /* Values that no reader takes. */
+    {ERROR("L64", NULL, NULL, "a negative scale where there may be none"), true,
+     qp_lint_forbidden_sign},
+    {ERROR("L65", NULL, NULL, "a code that is no number, or outside a narrow range"), true,
+     qp_lint_codes},
     {{NULL, false, NULL, NULL, NULL}, false, NULL},
 };

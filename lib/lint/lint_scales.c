@@ -1,5 +1,6 @@
 /*
- * lint_scales.c - rules on the values of parameters. All scales are read once, a few at a time.
+ * lint_scales.c - rules on the values of parameters and codes. All scales are read once, a few at a
+ * time, and of codes those that may be no numbers.
  */
 #include "lint.h"
 
@@ -9,6 +10,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "lib/model/sets.h"
+#include "lib/run/stored.h"
 #include "lib/store/parts.h"
 
 #include <inttypes.h>
@@ -89,22 +91,26 @@ static bool are_powers(const struct qp_lint *l)
     return fmt && qp_tree_is_string(l->tree, fmt, "ue8m0");
 }
 
+/* Scales that have scales of their own are codes, which no engine multiplies by: then those are
+ * looked at, of which any may be 0. */
 static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tensor *t,
                                         const struct buffers *b, struct qp_scale_faults *faults)
 {
     const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    const struct qp_part *part = qp_tensor_part(t, QP_SCALE);
-    const bool has_scales =
-        part && !part->nested; /* codes are no scales that an engine multiplies by */
+    const struct qp_part *nested = qp_tensor_part(t, QP_NESTED);
+    const struct qp_part *part = nested ? nested : qp_tensor_part(t, QP_SCALE);
+    const enum qplan_dtype dtype = nested ? QPLAN_F32 : t->scheme->scale_dtype;
+    const uint64_t n_sets = part ? part->matrix.rows * part->matrix.cols : 0;
     const bool of_powers = are_powers(l);
-    const uint64_t n_sets = has_scales ? part->matrix.rows * part->matrix.cols : 0;
     for (uint64_t set = 0; set < n_sets; set += SETS) {
         const size_t n = (size_t)qp_min_u64(SETS, n_sets - set);
         const void *stored;
         QP_TRY(qp_lint_go_on(l));
         QP_TRY(
             qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, b->room, &stored, NULL, l->err));
-        f64->load(t->scheme->scale_dtype, n, stored, b->values);
+        f64->load(dtype, n, stored, b->values);
+        for (size_t i = 0; nested && i < n; i++)
+            b->values[i] = b->values[i] == 0 ? 1 : b->values[i];
         QP_TRY(pass_zeros(l, t, b, set, n));
         look(faults, b->values, n, set, of_powers);
     }
@@ -125,7 +131,11 @@ static enum qplan_status look_at_all(struct qp_lint *l, const struct buffers *b)
     return QPLAN_OK;
 }
 
-static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, const char *what)
+/* Whether a finding is about all scales, those that may be below 0, or those that may not. */
+enum which { ALL, ALLOWED, FORBIDDEN };
+
+static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, enum which which,
+                                     const char *what)
 {
     if (!l->faults) {
         struct buffers b = {qp_alloc_buffer(QP_PART_ROOM(SETS, 4)),
@@ -138,33 +148,79 @@ static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, const 
         QP_TRY(status);
     }
     for (size_t i = 0; i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
         const struct qp_scale_faults *f = &l->faults[i];
-        if (f->n[fault] > 0)
-            QP_TRY(qp_lint_find_tensor(
-                l, &l->file->tensors[i], "%" PRIu64 " scale%s %s, the first of set %" PRIu64,
-                f->n[fault], f->n[fault] > 1 ? "s" : "", what, f->first[fault]));
+        if (f->n[fault] == 0)
+            continue;
+        const bool is_nested = qp_tensor_part(t, QP_NESTED) != NULL;
+        const bool is_allowed = !is_nested && qp_may_be_negative(t);
+        if (which != ALL && is_allowed != (which == ALLOWED))
+            continue;
+        QP_TRY(qp_lint_find_tensor(l, t, "%" PRIu64 " scale%s%s %s, the first of set %" PRIu64,
+                                   f->n[fault], f->n[fault] > 1 ? "s" : "",
+                                   is_nested ? " of scales" : "", what,
+                                   f->first[fault] * (is_nested ? QP_NESTED_SETS : 1)));
     }
     return QPLAN_OK;
 }
 
 enum qplan_status qp_lint_not_finite(struct qp_lint *l)
 {
-    return find_faults(l, NOT_FINITE, "not finite");
+    return find_faults(l, NOT_FINITE, ALL, "not finite");
 }
 
 enum qplan_status qp_lint_zero_scale(struct qp_lint *l)
 {
-    return find_faults(l, ZERO, "zero: all weights of such a set are lost");
+    return find_faults(l, ZERO, ALL, "zero: all weights of such a set are lost");
 }
 
 enum qplan_status qp_lint_negative(struct qp_lint *l)
 {
-    return find_faults(l, NEGATIVE, "negative");
+    return find_faults(l, NEGATIVE, ALLOWED, "negative");
+}
+
+enum qplan_status qp_lint_forbidden_sign(struct qp_lint *l)
+{
+    return find_faults(l, NEGATIVE, FORBIDDEN, "negative, which they may not be here");
 }
 
 enum qplan_status qp_lint_no_power(struct qp_lint *l)
 {
-    return find_faults(l, NO_POWER, "no power of two, which config.json says all are");
+    return find_faults(l, NO_POWER, ALL, "no power of two, which config.json says all are");
+}
+
+/* ---- Codes -------------------------------------------------------------------------------------
+ */
+
+/* The first code of a tensor that readers refuse, in their words. */
+static enum qplan_status find_bad_code(struct qp_lint *l, const struct qp_tensor *t, char *room)
+{
+    uint64_t n_elems = 0;
+    (void)qp_shape_elements(t->shape, t->rank, &n_elems);
+    for (uint64_t at = 0; at < n_elems; at += SETS * BLOCK) {
+        const size_t n = (size_t)qp_min_u64(SETS * BLOCK, n_elems - at);
+        const uint8_t *codes;
+        QP_TRY(qp_lint_go_on(l));
+        const enum qplan_status status =
+            qp_read_codes(l->source, t, at, n, QPLAN_ISA_BEST, room, &codes, NULL, l->err);
+        if (status == QPLAN_ERR_INVALID)
+            return qp_lint_find_tensor(l, t, "%s", l->err->message);
+        QP_TRY(status);
+    }
+    return QPLAN_OK;
+}
+
+enum qplan_status qp_lint_codes(struct qp_lint *l)
+{
+    char *room = qp_alloc_buffer(QP_PART_ROOM(SETS * BLOCK, 1));
+    enum qplan_status status = room ? QPLAN_OK : qp_fail_memory(l->err, "codes", SETS * BLOCK);
+    for (size_t i = 0; status == QPLAN_OK && i < l->file->n_tensors; i++) {
+        const struct qp_tensor *t = &l->file->tensors[i];
+        if (t->scheme && qp_has_other_codes(t->scheme))
+            status = find_bad_code(l, t, room);
+    }
+    qp_free(room);
+    return status;
 }
 
 /* ---- Zero points -------------------------------------------------------------------------------
