@@ -149,17 +149,17 @@ static bool factor_of(const struct item *item, double most, float *factor)
     return qp_with_factor(&rule, QP_F8E4M3_MOST) <= FLT_MAX;
 }
 
-static enum qplan_status fail_factor(const struct item *item, const char *subject,
+static enum qplan_status fail_factor(const struct item *item, double most, const char *subject,
                                      struct qplan_error *err)
 {
     const struct qp_calibrator *calibrator = item->tensor->calibrator;
     if (calibrator->factor)
         qp_fail(err, QPLAN_ERR_VALUE, subject,
-                "%s makes no factor of its scales: its values are too large or too small",
-                calibrator->name);
+                "%s makes no factor of its scales: its values are %s", calibrator->name,
+                most > 0 ? "too large or too small" : "all 0");
     else
         qp_fail(err, QPLAN_ERR_VALUE, subject, "the largest of its scales is too large for f32");
-    qp_advise(err, calibrator->factor ? QPLAN_ADVICE_EXCLUDE : QPLAN_ADVICE_SCALE_F32);
+    qp_advise(err, QPLAN_ADVICE_EXCLUDE);
     return QPLAN_ERR_VALUE;
 }
 
@@ -172,7 +172,7 @@ static enum qplan_status set_factors(const struct engine *e, float *factors,
         if (factor_of(item, e->most[item->group], &factors[item->tensor - e->plan->tensors]))
             continue;
         (void)qp_checkpoint_subject(subject, e->plan->checkpoint, item->tensor->source);
-        return fail_factor(item, subject, err);
+        return fail_factor(item, e->most[item->group], subject, err);
     }
     return QPLAN_OK;
 }
