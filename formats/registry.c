@@ -131,7 +131,8 @@ bool qp_model_storage(const struct qp_listing *listing, enum qplan_storage *out)
         enum qplan_storage storage;
     } rows[] = {{"bfloat16", QPLAN_STORAGE_BF16},
                 {"float16", QPLAN_STORAGE_F16},
-                {"float32", QPLAN_STORAGE_F32}};
+                {"float32", QPLAN_STORAGE_F32},
+                {"float64", QPLAN_STORAGE_F64}};
     const struct qp_tree *config = listing->config;
     const struct qp_tree_value *value =
         config ? qp_tree_member(config, config->values, "dtype") : NULL;
