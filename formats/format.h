@@ -116,6 +116,7 @@ struct qp_format {
     bool is_file;          /* an output is a file, never a folder */
     bool is_read_only;     /* nothing is written in it: it has no scheme, variant and config */
     bool has_activations;  /* it can say that activations are quantized while a model runs */
+    bool is_always_active; /* it always says so */
     const char *recipe;    /* that gives the bytes of the tool which defined it, by its name in
                             * records (lib/calibrate); NULL = none is known */
     unsigned rank;         /* of the tensors that it stores; 0 = any */

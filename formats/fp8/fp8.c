@@ -225,6 +225,7 @@ const struct qp_format qp_format_fp8 = {
     .reads = "scales of BF16 and F16, or powers of two",
     .scheme = "fp8:b128x128",
     .is_folder = true,
+    .is_always_active = true,
     .select = "linear",
     .recipe = "reference:transformers",
     .rank = 2,
