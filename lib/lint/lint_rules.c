@@ -40,7 +40,7 @@ const struct qp_lint_rule qp_lint_rules[] = {
      qp_lint_left_parts},
 
     /* Values of parameters. */
-    {ERROR("L07", NULL, NULL, "a scale that is not finite"), true, qp_lint_not_finite},
+    {ERROR("L07", NULL, NULL, "a scale or bias that is not finite"), true, qp_lint_not_finite},
     {ERROR("L08", SCALED, NULL, "a scale that is zero, but of nvfp4 blocks of zeros"), true,
      qp_lint_zero_scale},
     {WARNING("L09", ABOVE, NULL, "a negative scale where there may be such"), true,

@@ -19,9 +19,9 @@
 #define SETS  8192u /* at a time */
 #define BLOCK 16u   /* codes of nvfp4 that share a scale */
 
-enum fault { NOT_FINITE, ZERO, NEGATIVE, NO_POWER, N_FAULTS };
+enum fault { NOT_FINITE, ZERO, NEGATIVE, NO_POWER, BAD_BIAS, N_FAULTS };
 
-/* Sets of a tensor whose scale has a fault: how many, and which is the first. */
+/* Sets of a tensor whose scale, or bias, has a fault: how many, and which is the first. */
 struct qp_scale_faults {
     uint64_t n[N_FAULTS], first[N_FAULTS];
 };
@@ -31,6 +31,12 @@ struct buffers {
     double *values;
     char *codes; /* room for those of as many blocks */
 };
+
+static void count(struct qp_scale_faults *faults, enum fault fault, uint64_t set)
+{
+    if (faults->n[fault]++ == 0)
+        faults->first[fault] = set;
+}
 
 static void look(struct qp_scale_faults *faults, const double *scale, size_t n, uint64_t set,
                  bool of_powers)
@@ -44,8 +50,7 @@ static void look(struct qp_scale_faults *faults, const double *scale, size_t n, 
                                  : !isfinite(scale[i]) ? NOT_FINITE
                                  : scale[i] < 0        ? NEGATIVE
                                                        : ZERO;
-        if (faults->n[fault]++ == 0)
-            faults->first[fault] = set + i;
+        count(faults, fault, set + i);
     }
 }
 
@@ -91,12 +96,39 @@ static bool are_powers(const struct qp_lint *l)
     return fmt && qp_tree_is_string(l->tree, fmt, "ue8m0");
 }
 
+/* Reads some parameters of a part, n from a set on, as numbers. */
+static enum qplan_status load(struct qp_lint *l, const struct qp_part *part, enum qplan_dtype dtype,
+                              const struct buffers *b, uint64_t set, size_t n)
+{
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    const void *stored;
+    QP_TRY(qp_lint_go_on(l));
+    QP_TRY(qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, b->room, &stored, NULL, l->err));
+    f64->load(dtype, n, stored, b->values);
+    return QPLAN_OK;
+}
+
+static enum qplan_status look_at_biases(struct qp_lint *l, const struct qp_tensor *t,
+                                        const struct buffers *b, struct qp_scale_faults *faults)
+{
+    const struct qp_part *part = qp_tensor_part(t, QP_BIAS);
+    const uint64_t n_sets = part ? part->matrix.rows * part->matrix.cols : 0;
+    for (uint64_t set = 0; set < n_sets; set += SETS) {
+        const size_t n = (size_t)qp_min_u64(SETS, n_sets - set);
+        QP_TRY(load(l, part, t->scheme->scale_dtype, b, set, n));
+        for (size_t i = 0; i < n; i++) {
+            if (!isfinite(b->values[i]))
+                count(faults, BAD_BIAS, set + i);
+        }
+    }
+    return QPLAN_OK;
+}
+
 /* Scales that have scales of their own are codes, which no engine multiplies by: then those are
  * looked at, of which any may be 0. */
 static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tensor *t,
                                         const struct buffers *b, struct qp_scale_faults *faults)
 {
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
     const struct qp_part *nested = qp_tensor_part(t, QP_NESTED);
     const struct qp_part *part = nested ? nested : qp_tensor_part(t, QP_SCALE);
     const enum qplan_dtype dtype = nested ? QPLAN_F32 : t->scheme->scale_dtype;
@@ -104,17 +136,13 @@ static enum qplan_status look_at_tensor(struct qp_lint *l, const struct qp_tenso
     const bool of_powers = are_powers(l);
     for (uint64_t set = 0; set < n_sets; set += SETS) {
         const size_t n = (size_t)qp_min_u64(SETS, n_sets - set);
-        const void *stored;
-        QP_TRY(qp_lint_go_on(l));
-        QP_TRY(
-            qp_part_get(l->source, part, set, n, QPLAN_ISA_BEST, b->room, &stored, NULL, l->err));
-        f64->load(dtype, n, stored, b->values);
+        QP_TRY(load(l, part, dtype, b, set, n));
         for (size_t i = 0; nested && i < n; i++)
             b->values[i] = b->values[i] == 0 ? 1 : b->values[i];
         QP_TRY(pass_zeros(l, t, b, set, n));
         look(faults, b->values, n, set, of_powers);
     }
-    return QPLAN_OK;
+    return look_at_biases(l, t, b, faults);
 }
 
 static enum qplan_status look_at_all(struct qp_lint *l, const struct buffers *b)
@@ -133,6 +161,16 @@ static enum qplan_status look_at_all(struct qp_lint *l, const struct buffers *b)
 
 /* Whether a finding is about all scales, those that may be below 0, or those that may not. */
 enum which { ALL, ALLOWED, FORBIDDEN };
+
+/* What a finding is about: scales of scales, or of codes, or biases. */
+static const char *noun(enum fault fault, bool is_nested, bool is_one)
+{
+    if (fault == BAD_BIAS)
+        return is_one ? "bias" : "biases";
+    if (is_nested)
+        return is_one ? "scale of scales" : "scales of scales";
+    return is_one ? "scale" : "scales";
+}
 
 static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, enum which which,
                                      const char *what)
@@ -156,9 +194,8 @@ static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, enum w
         const bool is_allowed = !is_nested && qp_may_be_negative(t);
         if (which != ALL && is_allowed != (which == ALLOWED))
             continue;
-        QP_TRY(qp_lint_find_tensor(l, t, "%" PRIu64 " scale%s%s %s, the first of set %" PRIu64,
-                                   f->n[fault], f->n[fault] > 1 ? "s" : "",
-                                   is_nested ? " of scales" : "", what,
+        QP_TRY(qp_lint_find_tensor(l, t, "%" PRIu64 " %s %s, the first of set %" PRIu64,
+                                   f->n[fault], noun(fault, is_nested, f->n[fault] == 1), what,
                                    f->first[fault] * (is_nested ? QP_NESTED_SETS : 1)));
     }
     return QPLAN_OK;
@@ -166,7 +203,8 @@ static enum qplan_status find_faults(struct qp_lint *l, enum fault fault, enum w
 
 enum qplan_status qp_lint_not_finite(struct qp_lint *l)
 {
-    return find_faults(l, NOT_FINITE, ALL, "not finite");
+    QP_TRY(find_faults(l, NOT_FINITE, ALL, "not finite"));
+    return find_faults(l, BAD_BIAS, ALL, "not finite");
 }
 
 enum qplan_status qp_lint_zero_scale(struct qp_lint *l)

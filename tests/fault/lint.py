@@ -213,6 +213,9 @@ def L07():
         yield folder, 1
         for n_nested in (0, 1):
             yield nested(n_nested, value), 1
+        folder = mlx()
+        folder.spoil(LAYER + "mlp.up_proj.biases", 255, value)
+        yield folder, 1
     for kind, value in (("nvfp4", 0x7f), ("nvfp4", 0xff), ("mxfp4", 0xff), ("mxfp8", 0xff)):
         yield with_byte(float_folder(kind), SCALE, 5, value), 1
     yield with_byte(modelopt(), SCALE, 5, 0x7f), 1
