@@ -117,10 +117,14 @@ static enum qplan_status read_dtype(const struct args *args, const char *name,
                                     enum qplan_dtype *out, struct qplan_error *err)
 {
     size_t place;
-    CLI_TRY(value_choice(args, name, "dtype", &place, err));
-    if (args_has(args, name))
-        (void)qplan_dtype_parse(args_value(args, name), out);
-    return QPLAN_OK;
+    struct qplan_scheme scheme;
+    const char *text = args_value(args, name);
+    const enum qplan_status status = value_choice(args, name, "dtype", &place, err);
+    if (text && status == QPLAN_OK)
+        (void)qplan_dtype_parse(text, out);
+    else if (text && qplan_scheme_parse(&scheme, text, NULL) == QPLAN_OK)
+        cli_hint(err, "--scheme %s", text);
+    return status;
 }
 
 static enum qplan_status read_granularity(struct qplan_scheme *scheme, const struct args *args,

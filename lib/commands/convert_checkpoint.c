@@ -453,7 +453,8 @@ enum qplan_status qplan_convert(struct qplan_report **report,
         return qp_fail(err, QPLAN_ERR_INVALID, shown, "nothing in it is quantized");
     if (checkpoint->format == to)
         return qp_fail(err, QPLAN_ERR_INVALID, shown, "it has the layout %s already", to->name);
-    if (checkpoint->format->is_active && checkpoint->format->is_active(&checkpoint->source.listing))
+    if (!to->is_always_active && checkpoint->format->is_active &&
+        checkpoint->format->is_active(&checkpoint->source.listing))
         return qp_fail(err, QPLAN_ERR_INVALID, shown,
                        "its config.json has engines quantize activations, which the layout %s "
                        "cannot say",

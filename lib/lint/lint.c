@@ -178,8 +178,7 @@ static void look_at(struct qp_lint *l, const struct qp_source *source)
 {
     l->source = source;
     l->listing = &source->listing;
-    l->tree = source->listing.config;
-    l->quantized = qp_quantization_config(l->listing);
+    l->quantized = qp_description(l->listing, &l->tree);
 }
 
 static enum qplan_status check_quantized(struct qp_lint *l)

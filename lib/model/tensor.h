@@ -102,7 +102,6 @@ struct qp_part {
     enum qp_role role;
     bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
     bool divides;    /* of a factor: scales are divided by it, not multiplied */
-    bool of_powers;  /* of scales: each must be a power of two */
     bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
     const uint8_t *nested; /* of scales that have scales: the f32 of each of 256 codes; else NULL */
     const struct qp_place *place; /* of a constant NULL */

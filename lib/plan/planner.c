@@ -100,9 +100,11 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
         return QPLAN_OK;
     if (checkpoint->format) {
         qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
-                "already quantized: expected a plain checkpoint, found %s",
-                qp_has_records(listing) ? QP_LAYOUT_KEY " in its metadata"
-                                        : "a quantization in its config.json");
+                "already quantized: expected a plain checkpoint, found %s%s",
+                qp_has_records(listing) ? QP_LAYOUT_KEY " in its " : "a quantization in its ",
+                qp_has_records(listing) ? "metadata"
+                : listing->described    ? checkpoint->format->described_in
+                                        : "config.json");
         qp_advise(err, QPLAN_ADVICE_DEQUANTIZE);
         return QPLAN_ERR_INVALID;
     }
@@ -257,8 +259,11 @@ static enum qplan_status use_recipe(const struct qplan_plan *plan, struct qp_pla
     char subject[512], scheme[QPLAN_SCHEME_TEXT];
     if (!recipe) {
         qplan_scheme_format(t->result.scheme, scheme);
-        return qp_fail(err, fault, "scheme", "arithmetic reference of %s makes no codes of %s",
-                       plan->format->name, scheme);
+        return qp_fail(err, fault, "scheme", "arithmetic reference of %s makes no codes of %s%s",
+                       plan->format->name, scheme,
+                       t->result.scheme->nested
+                           ? ": the mean that its library takes is not the same on every machine"
+                           : "");
     }
     if (strcmp(recipe->method, t->calibrator->name) != 0)
         return qp_fail(err, fault, "calibrate", "arithmetic reference has minmax alone, found %s",
