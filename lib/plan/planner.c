@@ -40,7 +40,8 @@ enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkp
 enum qplan_status qp_plan_take_tensors(struct qplan_plan *plan, struct qplan_error *err)
 {
     const struct qp_arrangement wish = {.split = plan->experts == QPLAN_EXPERTS_SPLIT,
-                                        .stack = plan->format->stacks_experts};
+                                        .stack = plan->format->stacks_experts,
+                                        .engines = plan->format->loaded_by != NULL};
     QP_TRY(qp_arrange(&plan->sources, plan->checkpoint, &wish, err));
     const size_t n = plan->sources.n;
     plan->tensors = qp_alloc(n, sizeof *plan->tensors);

@@ -1,5 +1,5 @@
 /*
- * arrange.c - experts split and stacked: names, shapes and excerpts. No data.
+ * arrange.c - experts split, stacked and divided: names, shapes and excerpts. No data.
  */
 #include "arrange.h"
 
@@ -68,50 +68,127 @@ static enum qplan_status add(struct maker *m, const char *name, const uint64_t *
                : out_of_memory(m);
 }
 
+/* ---- Matrices as engines have them -------------------------------------------------------------
+ */
+
+/* All experts of a layer: matrices [outputs, inputs], or turned. */
+struct experts {
+    const struct qp_tensor *const *fused;
+    bool turned;
+    uint64_t n, outputs, inputs;
+};
+
+/* The parts of codes that go down columns, as those of the turned matrices, in whose rows they are.
+ */
+static const struct qp_part *turn_parts(struct qp_arena *arena, const struct qp_tensor *t)
+{
+    struct qp_part *parts = qp_arena_copy(arena, t->parts, t->n_parts, sizeof *parts);
+    for (unsigned i = 0; parts && i < t->n_parts; i++) {
+        struct qp_place *place = qp_arena_copy(arena, parts[i].place, 1, sizeof *place);
+        if (!place)
+            return NULL;
+        place->columns = false;
+        parts[i].place = place;
+        parts[i].matrix = (struct qp_matrix){t->shape[0] * parts[i].matrix.cols, parts[i].each};
+        parts[i].each = 0;
+    }
+    return parts;
+}
+
+/*
+ * A tensor whose codes are stored as those of its turned matrices: the latter, which are read
+ * without being turned. NULL when out of memory.
+ */
+static const struct qp_tensor *turn_encoded(struct qp_arena *arena, const struct qp_tensor *t)
+{
+    const struct qplan_scheme *down = t->encoded->scheme;
+    const struct qplan_scheme along = {.dtype = down->dtype,
+                                       .granularity = QPLAN_PER_GROUP,
+                                       .group = down->block_rows,
+                                       .scale_dtype = down->scale_dtype};
+    const uint64_t shape[3] = {t->shape[0], t->shape[2], t->shape[1]};
+    struct qp_tensor *plain = qp_arena_copy(arena, t, 1, sizeof *t);
+    struct qp_tensor *encoded = qp_arena_copy(arena, t->encoded, 1, sizeof *t);
+    if (!plain || !encoded)
+        return NULL;
+    encoded->scheme = qp_arena_copy(arena, &along, 1, sizeof along);
+    encoded->parts = turn_parts(arena, t->encoded);
+    plain->shape = encoded->shape = qp_arena_copy(arena, shape, 3, sizeof *shape);
+    plain->encoded = encoded;
+    return encoded->scheme && encoded->parts && encoded->shape ? plain : NULL;
+}
+
+/*
+ * Sees the experts of a tensor [experts, outputs, inputs], or turned; biases have no axis of
+ * inputs, as if it were the turned weights of a single one.
+ */
+static enum qplan_status see_experts(struct maker *m, const struct qp_tensor *t, bool turned,
+                                     unsigned n_projections, struct experts *out)
+{
+    struct qp_arena *arena = &m->out->arena;
+    char subject[512];
+    *out = (struct experts){.n = t->shape[0],
+                            .outputs = t->shape[turned ? t->rank - 1 : 1],
+                            .inputs = t->rank < 3 ? 1 : t->shape[turned ? 1 : 2]};
+    out->turned = turned && (out->inputs > 1 || n_projections > 1); /* else it is the same */
+    if (out->outputs % n_projections != 0)
+        return qp_fail(m->err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, m->checkpoint, t),
+                       "its experts have two projections: expected an even number of outputs, "
+                       "found %" PRIu64,
+                       out->outputs);
+    take(m, t);
+    if (out->turned && t->encoded && qp_tensor_part(t->encoded, QP_CODES)->each > 0) {
+        t = turn_encoded(arena, t);
+        out->turned = false;
+    }
+    out->fused = t ? qp_arena_copy(arena, &t, 1, sizeof t) : NULL;
+    return out->fused ? QPLAN_OK : out_of_memory(m);
+}
+
+/* Adds what an excerpt says of the fused tensor. */
+static enum qplan_status add_seen(struct maker *m, const char *name, const uint64_t *shape,
+                                  unsigned rank, const struct qp_excerpt *excerpt)
+{
+    struct qp_arena *arena = &m->out->arena;
+    const struct qp_tensor *t = *excerpt->of;
+    const bool is_plain = excerpt->down == 0 && !t->encoded;
+    const uint64_t *kept = qp_arena_copy(arena, shape, rank, sizeof *shape);
+    const struct qp_excerpt *seen =
+        is_plain ? NULL : qp_arena_copy(arena, excerpt, 1, sizeof *excerpt);
+    return is_plain || seen ? add(m, name, kept, rank, t, excerpt->first, seen) : out_of_memory(m);
+}
+
 /* ---- Splitting ---------------------------------------------------------------------------------
  */
 
-static enum qplan_status add_slice(struct maker *m, const struct qp_tensor *const *fused,
-                                   const struct qp_fused *how, const uint64_t *shape,
-                                   uint64_t expert, unsigned projection)
+static enum qplan_status add_slice(struct maker *m, const struct experts *e,
+                                   const struct qp_fused *how, uint64_t expert, unsigned projection)
 {
-    const struct qp_tensor *t = *fused;
-    struct qp_arena *arena = &m->out->arena;
-    const uint64_t across = how->turned ? t->shape[2] : 0;
-    const uint64_t first =
-        expert * t->shape[1] * t->shape[2] + projection * shape[0] * (how->turned ? 1 : shape[1]);
-    const struct qp_excerpt excerpt = {fused, 1, first, across};
-    const struct qp_excerpt *seen = NULL;
-    char *name = qp_expert_name(arena, t->name, how->n_prefix, how->single, expert,
-                                how->projections[projection]);
-    if (how->turned || t->encoded) {
-        seen = qp_arena_copy(arena, &excerpt, 1, sizeof excerpt);
-        if (!seen)
-            return out_of_memory(m);
-    }
-    return add(m, name, shape, 2, t, first, seen);
+    const struct qp_tensor *t = *e->fused;
+    const uint64_t shape[2] = {e->outputs / how->n, e->inputs};
+    const uint64_t before = projection * shape[0];
+    const struct qp_excerpt excerpt = {.of = e->fused,
+                                       .n = 1,
+                                       .first = expert * e->outputs * e->inputs +
+                                                before * (e->turned ? 1 : e->inputs),
+                                       .across = e->turned ? e->outputs : 0,
+                                       .down = e->turned ? 1 : 0,
+                                       .rows = shape[0],
+                                       .cols = shape[1]};
+    return add_seen(m,
+                    qp_expert_name(&m->out->arena, t->name, how->n_prefix, how->single, expert,
+                                   how->projections[projection]),
+                    shape, 2, &excerpt);
 }
 
 static enum qplan_status split(struct maker *m, const struct qp_tensor *t,
                                const struct qp_fused *how)
 {
-    struct qp_arena *arena = &m->out->arena;
-    const uint64_t outputs = t->shape[how->turned ? 2 : 1];
-    const uint64_t shape[2] = {outputs / how->n, t->shape[how->turned ? 1 : 2]};
-    char subject[512];
-    if (outputs % how->n != 0)
-        return qp_fail(m->err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, m->checkpoint, t),
-                       "its experts have two projections: expected an even number of outputs, "
-                       "found %" PRIu64,
-                       outputs);
-    const uint64_t *kept = qp_arena_copy(arena, shape, 2, sizeof *shape);
-    const struct qp_tensor *const *fused = qp_arena_copy(arena, &t, 1, sizeof t);
-    if (!kept || !fused)
-        return out_of_memory(m);
-    take(m, t);
-    for (uint64_t expert = 0; expert < t->shape[0]; expert++) {
+    struct experts experts;
+    QP_TRY(see_experts(m, t, how->turned, how->n, &experts));
+    for (uint64_t expert = 0; expert < experts.n; expert++) {
         for (unsigned i = 0; i < how->n; i++)
-            QP_TRY(add_slice(m, fused, how, kept, expert, i));
+            QP_TRY(add_slice(m, &experts, how, expert, i));
     }
     return QPLAN_OK;
 }
@@ -128,6 +205,51 @@ static enum qplan_status maybe_split(struct maker *m, const struct qp_tensor *t)
     if (!first)
         return out_of_memory(m);
     return is_wanted(m, first) ? split(m, t, &how) : QPLAN_OK;
+}
+
+/* ---- Dividing ----------------------------------------------------------------------------------
+ */
+
+/* One projection of all experts, whose outputs are each how->n-th from `projection` on. */
+static enum qplan_status add_projection(struct maker *m, const struct experts *e,
+                                        const struct qp_divided *how, unsigned projection)
+{
+    const struct qp_tensor *t = *e->fused;
+    const uint64_t shape[3] = {e->n, e->outputs / how->n, e->inputs};
+    const uint64_t next = e->turned ? 1 : e->inputs; /* output of an expert */
+    const struct qp_excerpt excerpt = {.of = e->fused,
+                                       .n = 1,
+                                       .first = projection * next,
+                                       .across = e->turned ? e->outputs : 0,
+                                       .down = e->turned || how->n > 1 ? how->n * next : 0,
+                                       .rows = shape[1],
+                                       .cols = shape[2]};
+    return add_seen(m,
+                    qp_arena_join(&m->out->arena, t->name, how->n_prefix, how->names[projection]),
+                    shape, t->rank, &excerpt);
+}
+
+static enum qplan_status divide(struct maker *m, const struct qp_tensor *t,
+                                const struct qp_divided *how)
+{
+    struct experts experts;
+    QP_TRY(see_experts(m, t, true, how->n, &experts));
+    for (unsigned i = 0; i < how->n; i++)
+        QP_TRY(add_projection(m, &experts, how, i));
+    return QPLAN_OK;
+}
+
+static enum qplan_status maybe_divide(struct maker *m, const struct qp_tensor *t)
+{
+    struct qp_divided how;
+    if (!m->wish->stack || qp_tensor_bytes(t) == 0 ||
+        !qp_storage_row((enum qplan_storage)t->storage)->is_source ||
+        !qp_find_divided_experts(&m->checkpoint->source.listing, t, &how))
+        return QPLAN_OK;
+    const char *first = qp_arena_join(&m->out->arena, t->name, how.n_prefix, how.names[0]);
+    if (!first)
+        return out_of_memory(m);
+    return is_wanted(m, first) ? divide(m, t, &how) : QPLAN_OK;
 }
 
 /* Which tensor it is that is not split, or the checkpoint where none is seen. */
@@ -256,6 +378,7 @@ static enum qplan_status make(struct maker *m)
     for (size_t i = 0; i < c->n_tensors; i++) {
         QP_TRY(maybe_split(m, &c->tensors[i]));
         QP_TRY(maybe_stack(m, &c->tensors[i]));
+        QP_TRY(maybe_divide(m, &c->tensors[i]));
     }
     if (m->out->n > 0)
         return merge(m);
@@ -269,7 +392,9 @@ enum qplan_status qp_arrange(struct qp_arranged *out, const struct qplan_checkpo
 {
     struct maker m = {.checkpoint = checkpoint, .wish = wish, .out = out, .err = err};
     *out = (struct qp_arranged){.list = checkpoint->tensors, .n = 0};
-    if (wish->split && !wish->like && !qp_knows_experts(&checkpoint->source.listing))
+    const struct qp_listing *listing = &checkpoint->source.listing;
+    if (wish->split && !wish->like &&
+        (!qp_knows_experts(listing) || (wish->engines && qp_unsplit_experts(listing))))
         return fail_split(&m);
     m.taken = qp_alloc(checkpoint->n_tensors, sizeof *m.taken);
     const enum qplan_status status = m.taken ? make(&m) : out_of_memory(&m);
