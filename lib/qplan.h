@@ -370,6 +370,9 @@ enum qplan_status qplan_checkpoint_decode(struct qplan_checkpoint *checkpoint,
 
 const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint);
 bool qplan_checkpoint_is_folder(const struct qplan_checkpoint *checkpoint);
+
+/* Whether it is a quantized one that counts as a plain one. */
+bool qplan_checkpoint_is_decoded(const struct qplan_checkpoint *checkpoint);
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint);
 size_t qplan_checkpoint_count(const struct qplan_checkpoint *checkpoint);
 
