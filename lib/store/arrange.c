@@ -155,7 +155,8 @@ static enum qplan_status add_seen(struct maker *m, const char *name, const uint6
     const uint64_t *kept = qp_arena_copy(arena, shape, rank, sizeof *shape);
     const struct qp_excerpt *seen =
         is_plain ? NULL : qp_arena_copy(arena, excerpt, 1, sizeof *excerpt);
-    return is_plain || seen ? add(m, name, kept, rank, t, excerpt->first, seen) : out_of_memory(m);
+    return kept && (is_plain || seen) ? add(m, name, kept, rank, t, excerpt->first, seen)
+                                      : out_of_memory(m);
 }
 
 /* ---- Splitting ---------------------------------------------------------------------------------
