@@ -158,6 +158,8 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_EXACT] = ("not provable without --exact and the --hessian that it was made "
                                 "with; --allow-unproven only measures it"),
         [QPLAN_ADVICE_UNQUANTIZED] = "--allow-unquantized proves a mere copy",
+        [QPLAN_ADVICE_UNRECORDED] = ("other tools round by data, or in another arithmetic: "
+                                     "--allow-unproven only measures what has no record"),
         [QPLAN_ADVICE_EXCHANGE] =
             "SOURCE is quantized and FILE is not: the other order may be meant",
     };

@@ -80,6 +80,8 @@ enum qplan_advice {
     QPLAN_ADVICE_EXACT,       /* .exact of qplan_inspect_options proves it with the file that it was
                                * made with; .allow_unproven goes without */
     QPLAN_ADVICE_UNQUANTIZED, /* .allow_unquantized of qplan_inspect_options takes a mere copy */
+    QPLAN_ADVICE_UNRECORDED,  /* other tools may choose codes by data: .allow_unproven of
+                               * qplan_inspect_options only measures those without a record */
     QPLAN_ADVICE_EXCHANGE     /* the source is quantized and the checkpoint is not: the other way
                                * round .against is what was quantized */
 };
@@ -370,6 +372,9 @@ enum qplan_status qplan_checkpoint_decode(struct qplan_checkpoint *checkpoint,
 
 const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint);
 bool qplan_checkpoint_is_folder(const struct qplan_checkpoint *checkpoint);
+
+/* Whether it is a quantized one that counts as a plain one. */
+bool qplan_checkpoint_is_decoded(const struct qplan_checkpoint *checkpoint);
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint);
 size_t qplan_checkpoint_count(const struct qplan_checkpoint *checkpoint);
 
@@ -843,7 +848,8 @@ struct qplan_inspect_options {
     bool exact; /* with a source: compute every byte of quantized tensors again and compare */
     bool allow_unquantized; /* verify: a mere copy of the source is none */
     bool allow_unproven; /* verify: codes that were rounded by a Hessian, and are not computed again
-                          * by .exact, are none either; they are measured */
+                          * by .exact, are none either, nor those without a record that are not the
+                          * nearest; they are measured */
     /*
      * Files by which errors are weighted too. With .exact they are those that the file was made
      * with: INVALID if the file names others.

@@ -54,8 +54,6 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 static const struct qp_refusal refusals[] = {
     {NULL, ".kv_b_proj.", "mlx-lm divides kv_b_proj of MLA by heads, and quantizes it anew"},
     {QP_CONV1D_TYPES, ".h.#.", "mlx-lm turns the weights of Conv1D"},
-    {"gpt_oss", ".experts.gate_up_proj",
-     "mlx-lm takes apart experts of gpt_oss as they are in mxfp4, not plain ones"},
     {"llama4_text", ".experts.", "mlx-lm knows no experts in text models of llama4"},
     {"granitemoe granitemoehybrid granitemoeshared", ".block_sparse_moe.experts.",
      "mlx-lm loads the experts of such a model in one tensor, not one by one"},
@@ -73,9 +71,11 @@ static const char *misfit(const struct qp_tensor *t)
 {
     if (!qp_name_ends(t->name, t->name_len, suffix))
         return t->rank == 3 && strstr(t->name, ".experts.") ? "3-D experts" : "not named .weight";
-    if (strstr(t->name, ".experts.")) /* mlx-lm stacks those that are plain */
+    const char *experts = strstr(t->name, ".experts."); /* mlx-lm stacks single ones if plain */
+    if (experts && (t->rank != 3 || !strstr(experts, "_proj.weight")))
         return "experts that are not stacked";
-    return t->rank == 2 || (t->rank == 3 && strstr(t->name, ".switch_mlp.")) ? NULL : "not 2-D";
+    return t->rank == 2 || experts || (t->rank == 3 && strstr(t->name, ".switch_mlp.")) ? NULL
+                                                                                        : "not 2-D";
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)

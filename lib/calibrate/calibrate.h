@@ -20,6 +20,9 @@
 #include "lib/base/arena.h"
 #include "lib/base/error.h"
 
+struct qp_recipe_codes;
+struct qp_recipe_run;
+
 /* The tensor at hand, and what chooses its parameters. */
 struct qp_calibration {
     const struct qp_calibrator *calibrator;
@@ -101,6 +104,10 @@ struct qp_calibrator {
      */
     void (*codes)(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                   const void *scale, const int32_t *zero, uint8_t *codes);
+
+    /* Of a recipe whose codes are made run by run in one way: that way (recipe.h). */
+    void (*encode)(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *values,
+                   uint8_t *codes);
 
     /* Whether it makes codes of a scheme; of a method NULL = of any. */
     bool (*makes)(const struct qplan_scheme *scheme);

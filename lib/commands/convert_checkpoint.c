@@ -36,15 +36,13 @@ static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tens
     const struct qp_tensor *source = t->source;
     struct qplan_scheme scheme = *source->scheme, usual;
     char stored[QPLAN_SCHEME_TEXT];
-    scheme.scale_given = true;
+    scheme.scale_given = true; /* so that no layout takes another type of them */
     if (qplan_scheme_default(&usual, scheme.dtype, NULL) != QPLAN_OK)
         return refuse(plan, source, "a type of codes that is written", NULL, err);
     const char *instead =
         qp_format_fit(plan->format, &scheme, (enum qplan_storage)source->storage, &plan->options);
     if (instead)
         return refuse(plan, source, instead, NULL, err);
-    if (scheme.scale_dtype != source->scheme->scale_dtype)
-        return refuse(plan, source, "scales of the type of the weights", NULL, err);
     if (scheme.bias != source->scheme->bias)
         return refuse(plan, source, "a bias", NULL, err);
     struct qplan_scheme as_before = scheme;

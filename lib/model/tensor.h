@@ -119,14 +119,17 @@ struct qp_part {
 
 /*
  * The elements of a tensor among those of others: of these, which have one shape, one behind the
- * other, it has those from `first` on. Or it has a matrix of one of them turned: then its columns
- * begin `across` elements apart, and the elements of a column follow each other.
+ * other, it has those from `first` on. Or it has rows of one of them, which begin `down` elements
+ * apart. Or it has matrices of one of them turned, which are stored one behind the other: then
+ * columns begin `across` elements apart, and the elements of a column are `down` apart.
  */
 struct qp_excerpt {
     const struct qp_tensor *const *of;
     size_t n;
     uint64_t first;
-    uint64_t across; /* 0 = it is not turned */
+    uint64_t across;     /* 0 = it is not turned */
+    uint64_t down;       /* 0 = all elements follow each other */
+    uint64_t rows, cols; /* of a matrix, unless all elements follow each other */
 };
 
 struct qp_tensor {

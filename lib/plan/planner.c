@@ -42,7 +42,8 @@ enum qplan_status qp_plan_take_tensors(struct qplan_plan *plan, struct qplan_err
     const struct qp_format *format = plan->format;
     const struct qp_arrangement wish = {.split = plan->experts == QPLAN_EXPERTS_SPLIT,
                                         .stack = format->stacks_experts,
-                                        .unstack = format->loaded_by && !format->stacks_experts};
+                                        .unstack = format->loaded_by && !format->stacks_experts,
+                                        .engines = format->loaded_by != NULL};
     QP_TRY(qp_arrange(&plan->sources, plan->checkpoint, &wish, err));
     const size_t n = plan->sources.n;
     plan->tensors = qp_alloc(n, sizeof *plan->tensors);

@@ -13,6 +13,7 @@ struct qp_arrangement {
     bool split;   /* fused experts one by one */
     bool stack;   /* of each projection all experts in one, single or fused ones */
     bool unstack; /* such stacks one by one */
+    bool engines; /* of those that are split, only what engines load so */
     const struct qplan_checkpoint
         *like; /* only what this checkpoint has; NULL = wherever one can */
 };
@@ -28,7 +29,8 @@ struct qp_arranged {
 
 /*
  * Arranges the tensors of a checkpoint. INVALID if experts are to be split, without a checkpoint to
- * be like, and it is not known how such a model has them. qp_arranged_free in any case.
+ * be like, and it is not known how such a model has them, or engines do not load them so.
+ * qp_arranged_free in any case.
  */
 enum qplan_status qp_arrange(struct qp_arranged *out, const struct qplan_checkpoint *checkpoint,
                              const struct qp_arrangement *wish, struct qplan_error *err);

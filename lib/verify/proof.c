@@ -166,9 +166,16 @@ static enum qplan_status find_partners(struct prover *p)
 /* ---- Every element is within its bound, every kept byte is the same ----------------------------
  */
 
+/* Whether nothing says how a quantized tensor was made: another tool may round by data. */
+static bool is_unrecorded(const struct qp_pair *pair)
+{
+    return pair->file->scheme && !pair->file->calibrate;
+}
+
 static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
 {
     const struct qp_measure *m = &pair->result;
+    const bool first = !p->failed;
     char subject[512], at[256], x[QP_F64_TEXT], y[QP_F64_TEXT], bound[QP_F64_TEXT];
     (void)qp_checkpoint_subject(subject, p->proof->file, pair->file);
     if (m->offences && !pair->file->scheme) {
@@ -183,9 +190,14 @@ static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
         offend(
             p, subject,
             "outside the bound at %s: source %s, decoded %s, allowed error %s, and %" PRIu64
-            " such elements in all",
+            " such elements in all%s",
             qp_format_coordinates(at, sizeof at, pair->source->shape, pair->source->rank, m->first),
-            x, y, bound, m->offences);
+            x, y, bound, m->offences,
+            is_unrecorded(pair) ? "; no record says how it was made, and its codes are not the "
+                                  "nearest that its scales allow"
+                                : "");
+        if (first && p->proof->strict && is_unrecorded(pair))
+            qp_advise(p->err, QPLAN_ADVICE_UNRECORDED);
     } else {
         offend(p, subject, "spare bits must be 0: found %" PRIu64 " rows where they are not",
                m->bad_fill);
@@ -300,7 +312,10 @@ static enum qplan_status judge_pairs(struct prover *p)
         const enum beyond beyond = find_beyond(p, pair);
         tested->proven = within && beyond == NOTHING && pair->result.wrong.n_bytes == 0 &&
                          !(p->impossible && pair->file->scheme);
-        if (!within)
+        if (!within && p->proof->allow_unproven && is_unrecorded(pair) &&
+            pair->result.bad_fill == 0)
+            p->proof->unproven++;
+        else if (!within)
             offend_by_pair(p, pair);
         else if (pair->result.wrong.n_bytes > 0)
             QP_TRY(offend_by_bytes(p, pair));

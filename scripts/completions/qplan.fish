@@ -183,7 +183,7 @@ complete -c qplan -n '__fish_seen_subcommand_from verify' -l exact -d 'compute e
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l importance -r -F -d 'measure errors weighted by this too; with --exact: the importance that FILE was made with'
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l hessian -r -F -d 'likewise by the diagonals of these; with --exact: the Hessians that it was made with'
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l hessian-damp -x -d 'with --exact: what was added to their diagonals'
-complete -c qplan -n '__fish_seen_subcommand_from verify' -l allow-unproven -d 'only measure codes that are not provable without --exact: those that were rounded by a Hessian'
+complete -c qplan -n '__fish_seen_subcommand_from verify' -l allow-unproven -d 'only measure codes that are not provable without --exact: those that were rounded by a Hessian; and those of other tools that are not the nearest'
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l allow-unquantized -d 'FILE may be a mere copy, with nothing quantized in it'
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l fail-if -x -d 'exit 1 if this is true too, as in \'sqnr_db<30\''
 complete -c qplan -n '__fish_seen_subcommand_from verify' -l gate-min-elements -x -d 'gates of sqnr_db and cosine without a scope skip smaller tensors, unless all are'

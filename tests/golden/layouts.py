@@ -39,7 +39,7 @@ import census
 import decoders
 import stored
 from census import Row
-from experts import split_experts
+from experts import divide_experts, split_experts
 
 AWAITED = set()
 WITHOUT_RECIPE = {"awq"}  # its tool goes by data
@@ -519,14 +519,17 @@ def check_experts(qplan, scratch):
         qplan.run("dequantize", "-q", *limits, "-o", back, made)
         same("experts", stored.read(back), wanted)
         qplan.run("verify", "-q", *limits, made, back)
-        for scheme in ("int8:c0", "int4:g32"):
-            out = scratch / f"{anew.name}-{scheme[:4]}"
-            qplan.run("quantize", "--requantize", "-q", *limits, "--scheme", scheme, "-o", out, made)
-            qplan.run("quantize", "-q", "--scheme", scheme, "-o", f"{out}-wanted", back)
+        for k, how in enumerate((("int8:c0",), ("int4:g32",), ("int8:c0", "--experts", "split"),
+                                 ("uint4:g32", "--format", "mlx"), ("mxfp4", "--format", "mlx"))):
+            out = scratch / f"{anew.name}-{k}"
+            qplan.run("quantize", "--requantize", "-q", *limits, "--scheme", *how, "-o", out, made)
+            qplan.run("quantize", "-q", "--scheme", *how, "-o", f"{out}-wanted", back)
             if (out / "model.safetensors").read_bytes() != \
                     pathlib.Path(f"{out}-wanted/model.safetensors").read_bytes():
-                raise Failure(f"experts: {scheme} is not what is made of their values")
+                raise Failure(f"experts: {' '.join(how)} is not what is made of their values")
             qplan.run("verify", "-q", *limits, out, made)
+        qplan.run("dequantize", "-q", "-o", f"{out}-values", out)
+        same("divided experts", stored.read(f"{out}-values"), divide_experts(wanted))
 
 
 def check_table(qplan, goldens):

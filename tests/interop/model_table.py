@@ -75,7 +75,7 @@ MODELS = {model.name: model for model in (
           r"(gate|up|down)_proj)\.weight", fused=True),
     Model("gpt-oss", "GptOssForCausalLM", "GptOssConfig",
           {**BASE, "head_dim": 32, "num_local_experts": 4, "num_experts_per_tok": 2,
-           "layer_types": ["full_attention", "full_attention"]},
+           "layer_types": ["sliding_attention", "full_attention"]},
           rf"model\.layers\.\d+\.{ATTENTION}\.weight", fused=True),
     Model("bert", "BertForMaskedLM", "BertConfig",
           {k: v for k, v in BASE.items() if k != "num_key_value_heads"},

@@ -216,7 +216,9 @@ def family(name):
 
 
 def arranged(format_, model, tensors):
-    """The tensors of a model as a layout names them: experts split or, for MLX, stacked."""
+    """The tensors of a model as a layout names them: experts split or, for MLX, not."""
+    if format_ == "mlx" and model.fused:
+        return divide_experts(tensors)
     if model.fused or model.joins:
         tensors = split_experts(tensors, transposed=model.fused)
     return stack_experts(tensors) if format_ == "mlx" else tensors
@@ -245,7 +247,7 @@ if __name__ == "__main__":
     import census
     import layouts_table
     import stored
-    from experts import join_experts, split_experts, stack_experts
+    from experts import divide_experts, join_experts, split_experts, stack_experts
     from layouts import AWAITED, Failure, Program, same
     from model_table import MODELS
     sys.exit(main())
