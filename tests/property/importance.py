@@ -70,11 +70,15 @@ def text(value):
     return struct.pack("<Q", len(value)) + value.encode()
 
 
-def write_gguf(path, values, kind="imatrix"):
+def write_gguf(path, values, kind="imatrix", unused=None):
+    """unused: a tensor that no text has reached."""
     tensors = {}
     for name, sums in matrices_of(values).items():
         tensors[name + ".in_sum2"] = (sums * CALLS).astype("<f4")
         tensors[name + ".counts"] = np.full((len(sums), 1), CALLS, "<f4")
+        if unused and NAMES[unused][0] == name:
+            tensors[name + ".counts"][NAMES[unused][1]] = 0
+            tensors[name + ".in_sum2"][NAMES[unused][1]] = 0
     pairs = [text("general.type") + struct.pack("<I", 8) + text(kind),
              text("imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text("text"),
              text("imatrix.chunk_count") + struct.pack("<II", 4, 7)]
@@ -159,6 +163,27 @@ def check_alike(qplan, model, folder):
     model.quantize(qplan, "--calibrate", "mse", "--importance", folder / "one")
     if model.tensors() != expected:
         raise AssertionError("importance that is the same everywhere changes bytes")
+
+
+def check_unused(qplan, model, folder):
+    """What was never used is as if no file knew it, and told: an expert, and a weight."""
+    path, without = folder / "unused.gguf", folder / "without"
+    flags = ("--calibrate", "mse", "--importance")
+    for name in ("model.layers.2.mlp.experts.1.up_proj.weight", "lm_head.weight"):
+        write_gguf(path, model.values, unused=name)
+        write_vectors(without, {n: v for n, v in model.values.items() if n != name})
+        said = run(qplan, "quantize", model.path, "-o", model.out, "--force", "--scheme",
+                   f"int4:g{GROUP}", *flags, path)
+        if ("no importance is known of 1 tensor, whose errors are not weighted, as 1 of them was never "
+                "used while it was collected: '" + name) not in said:
+            raise AssertionError(f"what was never used is not told: {said}")
+        found = model.tensors()
+        model.quantize(qplan, *flags, without)
+        if found != model.tensors():
+            raise AssertionError(f"{name}: what was never used counts")
+        said = model.quantize(qplan, *flags, path, "--importance-missing", "error", expected=3)
+        if "no importance is known of: '" + name not in said:
+            raise AssertionError(said)
 
 
 def check_merge(qplan, model, folder):
@@ -284,6 +309,16 @@ def check_faults(qplan, model, folder):
         for n in (0, 1, 5, 30, len(whole) // 3, len(whole) - 33):
             bad.write_bytes(whole[:n])
             refuse("not a file of importance")
+    for more in (b"x", b"seven b"):
+        write_dat(bad, model.values)
+        bad.write_bytes(bad.read_bytes()[:-12] + more)
+        refuse("bytes behind its end")
+    write_vectors(bad, {"another.weight": np.ones(COLS, np.float32)})
+    refuse("bad: not the importance of this model: it names none of its tensors")
+    stored.write(bad, {name: stored.packed("F32", np.ones(COLS, np.float32))
+                       for name in ("lm_head.weight", "lm_head.weight_importance")})
+    refuse("importance of one weight under two names: 'lm_head.weight' and "
+           "'lm_head.weight_importance'")
     bad.write_bytes(b"not one of them at all")
     refuse("not a file of importance")
 
@@ -423,6 +458,7 @@ def main():
         model = Model(folder, np.random.default_rng(18))
         check_kinds(qplan, model, folder)
         check_alike(qplan, model, folder)
+        check_unused(qplan, model, folder)
         check_merge(qplan, model, folder)
         check_documents(qplan, model, folder)
         check_inspect(qplan, model, folder)
