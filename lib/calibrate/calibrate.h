@@ -64,6 +64,7 @@ struct qp_calibrator {
     bool weighted;      /* and they are */
     bool rounds;        /* codes are made by a Hessian, when the parameters are stored */
     bool large_state;   /* of a set: ->choose needs that of one set alone, besides its ranges */
+    bool wants_many;    /* sets of fewer values than the parameter are clipped too far */
     unsigned level;     /* how much is tried, where the row is one of several */
     uint64_t parameter; /* of a method that has one: NAME:PARAMETER */
     unsigned passes;    /* over all values of a set, before its parameters are known */
