@@ -429,6 +429,14 @@ def check_window(qplan, folder):
                     out, model)
                 run(qplan, "verify", "-q", "--allow-unproven", out, model)
                 run(qplan, "verify", "-q", "--exact", *flags[-2:], out, model)
+    said = run(qplan, "verify", "--exact", out, model, expected=1)
+    if "not provable without --exact and the --hessian" not in said:
+        raise AssertionError(said)
+    run(qplan, "quantize", "-q", "--calibrate", "mse", "--importance", importance, "--force", "-o", out,
+        model)
+    said = run(qplan, "verify", "--exact", out, model, expected=1)
+    if "hint: --importance FILE names the file of importance that was used" not in said:
+        raise AssertionError(said)
     # Values up to 127.5 have the scale 1 by minmax; 6 is more than 4 times as much.
     x = np.arange(-127.5, 128, dtype=np.float32).reshape(1, 256)
     stored.write(model, {"c.weight": stored.packed("F32", x)})
