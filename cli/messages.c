@@ -153,7 +153,7 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_OPERATORS] = "'qplan op list' names them all",
         [QPLAN_ADVICE_SELECT] = ("--select all quantizes floats of two or more axes; --rules FILE "
                                  "decides for each tensor"),
-        [QPLAN_ADVICE_IMPORTANCE] = "--importance FILE names the file that the plan was made with",
+        [QPLAN_ADVICE_IMPORTANCE] = "--importance FILE names the file of importance that was used",
         [QPLAN_ADVICE_HESSIAN] = "--hessian FILE names the file of Hessians",
         [QPLAN_ADVICE_EXACT] = ("not provable without --exact and the --hessian that it was made "
                                 "with; --allow-unproven only measures it"),

@@ -210,22 +210,29 @@ static enum qplan_status read_least(const struct args *args, const char *name, u
     return QPLAN_OK;
 }
 
+enum qplan_status plan_args_selection(struct qplan_plan_options *options, const struct args *args,
+                                      struct qplan_error *err)
+{
+    size_t place = 0;
+    CLI_TRY(value_choice(args, "select", "selection", &place, err));
+    if (args_has(args, "select"))
+        options->select = place ? QPLAN_SELECT_LINEAR : QPLAN_SELECT_ALL;
+    options->n_include = args_values(args, "include", &options->include);
+    options->n_exclude = args_values(args, "exclude", &options->exclude);
+    place = options->indivisible;
+    CLI_TRY(value_choice(args, "indivisible", "policy", &place, err));
+    options->indivisible = (enum qplan_indivisible)place;
+    return QPLAN_OK;
+}
+
 static enum qplan_status read_selection(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err)
 {
     size_t place = 0;
     CLI_TRY(read_least(args, "min-elements", &options->min_elements, err));
     CLI_TRY(read_least(args, "min-rows", &options->min_rows, err));
-    CLI_TRY(value_choice(args, "select", "selection", &place, err));
-    if (args_has(args, "select"))
-        options->select = place ? QPLAN_SELECT_LINEAR : QPLAN_SELECT_ALL;
-    place = 0;
-    options->n_include = args_values(args, "include", &options->include);
-    options->n_exclude = args_values(args, "exclude", &options->exclude);
+    CLI_TRY(plan_args_selection(options, args, err));
     options->n_copy = args_values(args, "copy", &options->copy);
-    CLI_TRY(value_choice(args, "indivisible", "policy", &place, err));
-    options->indivisible = (enum qplan_indivisible)place;
-    place = 0;
     CLI_TRY(value_choice(args, "nonfinite", "policy", &place, err));
     options->nonfinite = (enum qplan_nonfinite)place;
     return QPLAN_OK;

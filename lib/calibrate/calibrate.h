@@ -67,6 +67,7 @@ struct qp_calibrator {
     bool weighted;      /* and they are */
     bool rounds;        /* codes are made by a Hessian, when the parameters are stored */
     bool large_state;   /* of a set: ->choose needs that of one set alone, besides its ranges */
+    bool wants_many;    /* sets of fewer values than the parameter are clipped too far */
     unsigned level;     /* how much is tried, where the row is one of several */
     uint64_t parameter; /* of a method that has one: NAME:PARAMETER */
     unsigned passes;    /* over all values of a set, before its parameters are known */
@@ -181,11 +182,17 @@ bool qp_calibrator_recorded(const char *name, const struct qplan_scheme *scheme,
 bool qp_is_recipe(const char *name);
 
 /*
- * How far a scale that does not follow from the source alone may be from minmax's: what a proof can
- * say of it. Wider than any search goes.
+ * How far a scale that does not follow from the source alone may be from minmax's, in size: what a
+ * proof can say of it. No search takes one that is farther.
  */
 #define QP_SCALE_LEAST (1.0 / 256)
 #define QP_SCALE_MOST  4.0
+
+static inline bool qp_scale_is_near(double scale, double minmax)
+{
+    const double size = scale < 0 ? -scale : scale;
+    return size >= minmax * QP_SCALE_LEAST && size <= minmax * QP_SCALE_MOST;
+}
 
 /* Whether a calibrator takes values of this type: no tool that has a recipe stores f64. */
 static inline bool qp_calibrator_takes(const struct qp_calibrator *calibrator,

@@ -516,6 +516,7 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
                        found->list[i].message, err));
     QP_TRY(qp_plan_warn_small(plan, err));
     QP_TRY(warn_decoded(plan, err));
+    QP_TRY(qp_plan_warn_few(plan, err));
     return qp_side_warn(&plan->side, path, &plan->warnings, &plan->arena, err);
 }
 

@@ -137,6 +137,9 @@ enum qplan_status qp_plan_keep_small(struct qplan_plan *plan,
  */
 enum qplan_status qp_plan_warn_small(struct qplan_plan *plan, struct qplan_error *err);
 
+/* Warns of tensors whose sets have too few values for their method. MEMORY. */
+enum qplan_status qp_plan_warn_few(struct qplan_plan *plan, struct qplan_error *err);
+
 /* The stored tensors that stand for a tensor in the output: how many, and the i-th. */
 static inline unsigned qp_plan_n_outputs(const struct qp_plan_tensor *t)
 {

@@ -224,6 +224,27 @@ static void format_element(char out[QP_F64_TEXT], const struct qplan_entry *entr
     }
 }
 
+/* A scale that need only be near minmax's, and is not. */
+static void offend_by_size(struct prover *p, const struct qp_pair *pair, const char *stored)
+{
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    const struct qp_wrong *wrong = &pair->result.wrong;
+    const struct qplan_entry *entry = wrong->entry;
+    char subject[512], at[256], least[QP_F64_TEXT], most[QP_F64_TEXT], size[QP_F64_TEXT];
+    double minmax, found;
+    f64->load(pair->file->scheme->scale_dtype, 1, wrong->computed, &minmax);
+    f64->load(pair->file->scheme->scale_dtype, 1, stored, &found);
+    qp_format_f64(least, minmax * QP_SCALE_LEAST);
+    qp_format_f64(most, minmax * QP_SCALE_MOST);
+    qp_format_f64(size, found);
+    offend(
+        p, qp_listing_subject(subject, &p->proof->file->source.listing, entry),
+        "not a scale that %s gives for the source at %s: expected a size from %s to %s, found %s",
+        pair->file->calibrate,
+        qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, wrong->elem), least, most,
+        size);
+}
+
 static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair *pair)
 {
     const struct qp_source *file = &p->proof->file->source;
@@ -232,6 +253,10 @@ static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair 
     const size_t size = qplan_storage_bits((enum qplan_storage)entry->storage) / 8;
     char subject[512], at[256], computed[QP_F64_TEXT], found[QP_F64_TEXT], stored[8];
     QP_TRY(qp_source_read(file, entry, wrong->elem * size, stored, size, p->err));
+    if (pair->file->scheme && !pair->computed) {
+        offend_by_size(p, pair, stored);
+        return QPLAN_OK;
+    }
     format_element(computed, entry, wrong->computed);
     format_element(found, entry, stored);
     offend(p, qp_listing_subject(subject, &file->listing, entry),

@@ -141,6 +141,10 @@ _qplan() {
         --fail-if) compopt +o default; return ;;
         --gate-min-elements) compopt +o default; return ;;
         --candidates) compopt +o default; return ;;
+        --format) compopt +o default; return ;;
+        --select) words='all linear' ;;
+        --exclude) compopt +o default; return ;;
+        --indivisible) words='error keep ragged' ;;
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
@@ -150,7 +154,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --format --select --exclude --indivisible --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
