@@ -34,6 +34,7 @@ struct qplan_plan {
     struct qp_arranged
         sources;      /* the tensors of the checkpoint, with experts as the output has them */
     bool is_document; /* it was read: what cannot be done is a fault of the document, not of use */
+    bool is_edited;   /* somebody may have: what it quantizes is not kept instead */
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
     bool positive_scales;           /* no calibrator may choose others */
