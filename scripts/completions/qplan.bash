@@ -195,7 +195,7 @@ _qplan() {
         ;;
     clean)
         case $previous in
-        *) [[ $current == -* ]] && words='-h --help ' ;;
+        *) [[ $current == -* ]] && words='-h --help -q --quiet ' ;;
         esac
         ;;
     devices)

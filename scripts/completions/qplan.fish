@@ -221,6 +221,7 @@ complete -c qplan -n '__fish_seen_subcommand_from lint' -s q -l quiet -d 'no sum
 complete -c qplan -n '__fish_seen_subcommand_from lint' -s h -l help -d 'show this page'
 complete -c qplan -n __fish_use_subcommand -f -a clean -d 'remove what a killed run has left of a folder'
 complete -c qplan -n '__fish_seen_subcommand_from clean' -s h -l help -d 'show this page'
+complete -c qplan -n '__fish_seen_subcommand_from clean' -s q -l quiet -d 'no line about what was removed'
 complete -c qplan -n __fish_use_subcommand -f -a devices -d 'list devices for --device, and why one cannot be used'
 complete -c qplan -n '__fish_seen_subcommand_from devices' -l self-test -d 'first run every kernel of every device and compare with the CPU; a device that differs is not usable'
 complete -c qplan -n '__fish_seen_subcommand_from devices' -l json -d 'print the list as JSON, one line'
