@@ -869,11 +869,18 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
                                 const struct qplan_run *run, struct qplan_error *err);
 void qplan_report_free(struct qplan_report *report);
 
+/* What was removed. */
+struct qplan_cleaned {
+    uint64_t n_files, n_bytes;
+};
+
 /*
  * Removes what a run that was killed has left of a folder: path with ".partial" behind it. IO if
- * there is no such folder.
+ * there is no such folder, if it holds what no run has written, or if a run is writing it. removed
+ * may be NULL.
  */
-enum qplan_status qplan_clean(const char *path, struct qplan_error *err);
+enum qplan_status qplan_clean(const char *path, struct qplan_cleaned *removed,
+                              struct qplan_error *err);
 
 /* A number that may be unknown. */
 struct qplan_maybe {

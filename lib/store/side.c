@@ -42,7 +42,7 @@ static const char *const left_suffixes[] = {".py",
 static const char *const left_names[] = {"quantize_config.json", "hf_quant_config.json",
                                          "recipe.yaml", "SHA256SUMS"};
 
-static bool is_left_out(const char *name)
+bool qp_side_is_left_out(const char *name)
 {
     bool left = name[0] == '.';
     for (size_t i = 0; i < sizeof left_suffixes / sizeof *left_suffixes; i++)
@@ -120,7 +120,7 @@ static enum qplan_status decide(const struct finder *f, const char *name)
     if (!path)
         return fail_memory(f);
     const int errnum = stat(path, &st) == 0 ? 0 : errno;
-    if ((errnum == 0 && !S_ISREG(st.st_mode)) || (!is_wanted(f, name) && is_left_out(name)))
+    if ((errnum == 0 && !S_ISREG(st.st_mode)) || (!is_wanted(f, name) && qp_side_is_left_out(name)))
         return leave(f, name);
     if (errnum != 0) /* a link that leads nowhere */
         return qp_fail_errno(f->err, errnum, qp_escape(shown, sizeof shown, path, strlen(path)),

@@ -20,6 +20,9 @@ struct qp_side {
     size_t n_left;
 };
 
+/* Whether a file with this name is not copied, unless that is asked for. */
+bool qp_side_is_left_out(const char *name);
+
 /*
  * Decides about the files at the top of a source's folder. Plain files are copied; code, pickles
  * and other weights, what describes another quantization, hidden files and folders are not, unless
