@@ -159,7 +159,7 @@ static const struct arg_option output_options[] = {
      .fallback = "always"},
     {.name = "max-shard-size",
      .value = "SIZE",
-     .help = "cut the shards of a folder anew, each of at most SIZE",
+     .help = "cut the shards of a folder anew, each with at most SIZE\nof tensors",
      .fallback = "as they are"},
     {.name = "requantize", .help = "take a MODEL that is quantized, and decode it on the way"},
     {.name = "copy",

@@ -692,7 +692,10 @@ struct qplan_run {
     unsigned threads;      /* 0 = the CPUs of the affinity mask, capped by the cgroup quota */
     uint64_t memory_bytes; /* cap of the data buffers; 0 = the default of a few MiB a thread */
     enum qplan_isa isa;
-    bool force;                  /* replace an existing output */
+    bool force;              /* replace an existing output */
+    const char *const *copy; /* patterns of files of a folder that dequantize and convert take
+                              * over besides plain ones; a plan has its own */
+    size_t n_copy;
     struct qplan_device *device; /* where tensors are computed; NULL = the CPU */
     /* Called from one thread at a time with the bytes of input done and to do. NULL = silent. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);

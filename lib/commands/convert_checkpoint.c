@@ -135,7 +135,7 @@ static enum qplan_status check_factor(const struct qplan_plan *plan, const struc
 }
 
 static enum qplan_status make_plan(struct qplan_plan *plan, const char *out_path,
-                                   struct qplan_error *err)
+                                   const struct qplan_run *run, struct qplan_error *err)
 {
     const struct qp_source *source = &plan->checkpoint->source;
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -145,7 +145,7 @@ static enum qplan_status make_plan(struct qplan_plan *plan, const char *out_path
     plan->output_name = qp_arena_join(&plan->arena, out_path, strlen(out_path), "");
     if (!plan->output_name)
         return qp_fail_memory(err, "plan", strlen(out_path));
-    QP_TRY(qp_side_find(&plan->side, source, NULL, 0, &plan->arena, err));
+    QP_TRY(qp_side_find_more(&plan->side, source, run, &plan->arena, err));
     QP_TRY(qp_plan_layout(plan, err));
     QP_TRY(compare_scales(plan, err));
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -171,8 +171,8 @@ struct item {
     const struct qp_part *from;   /* NULL = kept, or made: zero points of a symmetric tensor; of
                                    * biases that are made or left out the scales */
     const struct qp_part *biases; /* that are left out; NULL = none are */
-    uint8_t added;              /* to each code, modulo 256 */
-    uint64_t least;             /* values that are done together, or a multiple of it */
+    uint8_t added;                /* to each code, modulo 256 */
+    uint64_t least;               /* values that are done together, or a multiple of it */
 };
 
 struct engine {
@@ -532,7 +532,7 @@ enum qplan_status qplan_convert(struct qplan_report **report,
     if (status == QPLAN_OK)
         status = qp_plan_check_settings(plan, NULL, err);
     if (status == QPLAN_OK)
-        status = make_plan(plan, out_path, err);
+        status = make_plan(plan, out_path, run, err);
     if (status == QPLAN_OK)
         status = run_plan(plan, out_path, run, report, err);
     qplan_plan_free(plan);

@@ -9,6 +9,8 @@
 #include "formats/record.h"
 #include "lib/base/alloc.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -356,13 +358,17 @@ static enum qplan_status check_model(const struct qplan_plan *plan, struct qplan
     for (const struct qp_refusal *r = plan->format->refusals; r && r->pattern; r++) {
         if (r->types && !qp_is_model_type(listing, r->types))
             continue;
+        const struct qp_tensor *found = NULL; /* a weight rather than what is beside it */
         for (size_t i = 0; i < plan->n_tensors; i++) {
             const struct qp_tensor *t = plan->tensors[i].source;
-            if (qp_name_find(t->name, t->name_len, r->pattern, &begin, &end))
-                return qp_fail(
-                    err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t),
-                    "the layout %s cannot hold this model: %s", plan->format->name, r->reason);
+            if (qp_name_find(t->name, t->name_len, r->pattern, &begin, &end) &&
+                (!found || (found->rank < 2 && t->rank >= 2)))
+                found = t;
         }
+        if (found)
+            return qp_fail(
+                err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, found),
+                "the layout %s cannot hold this model: %s", plan->format->name, r->reason);
     }
     return QPLAN_OK;
 }
@@ -438,6 +444,35 @@ static enum qplan_status check_layout(const struct qplan_plan *plan, struct qpla
     return check_schemes(plan, err);
 }
 
+/* Experts that could be split are most of a model, and stay as they are unless that is asked for.
+ */
+static enum qplan_status warn_of_experts(struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_tensor *first = NULL;
+    char message[512], quoted[QP_QUOTED];
+    uint64_t n_bytes = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        if (!t->reason || strcmp(t->reason, "3-D experts") != 0 ||
+            !qp_may_split(plan->checkpoint, t->source))
+            continue;
+        first = first ? first : t->source;
+        n_bytes += qp_tensor_bytes(t->source);
+        n++;
+    }
+    if (n == 0)
+        return QPLAN_OK;
+    (void)snprintf(message, sizeof message,
+                   "%zu tensors with all experts of a layer are kept, the first is %s: they have "
+                   "%" PRIu64 " of %" PRIu64
+                   " bytes; with experts split, each becomes a tensor that is quantized",
+                   n, qp_quote(quoted, first->name, first->name_len), n_bytes,
+                   plan->checkpoint->source.data_bytes);
+    return qp_warn(&plan->warnings, &plan->arena, "experts-kept", plan->checkpoint->source.path,
+                   message, err);
+}
+
 static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_error *err)
 {
     const char *path = plan->checkpoint->source.path;
@@ -456,6 +491,7 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
         QP_TRY(qp_warn(&plan->warnings, &plan->arena, found->list[i].code, found->list[i].subject,
                        found->list[i].message, err));
     QP_TRY(qp_plan_warn_small(plan, err));
+    QP_TRY(warn_of_experts(plan, err));
     return qp_side_warn(&plan->side, path, &plan->warnings, &plan->arena, err);
 }
 

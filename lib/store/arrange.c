@@ -116,6 +116,13 @@ static enum qplan_status split(struct maker *m, const struct qp_tensor *t,
     return QPLAN_OK;
 }
 
+bool qp_may_split(const struct qplan_checkpoint *checkpoint, const struct qp_tensor *t)
+{
+    const struct qp_listing *listing = &checkpoint->source.listing;
+    struct qp_fused how;
+    return !qp_unsplit_experts(listing) && qp_find_fused_experts(listing, t, &how);
+}
+
 static enum qplan_status maybe_split(struct maker *m, const struct qp_tensor *t)
 {
     struct qp_fused how;

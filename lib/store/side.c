@@ -171,6 +171,25 @@ enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *sou
     return check_patterns(&f);
 }
 
+enum qplan_status qp_side_find_more(struct qp_side *side, const struct qp_source *source,
+                                    const struct qplan_run *run, struct qp_arena *arena,
+                                    struct qplan_error *err)
+{
+    const size_t n = run ? run->n_copy : 0;
+    char **copy = qp_arena_alloc(arena, n, sizeof *copy);
+    if (!copy)
+        return qp_fail_memory(err, source->listing.shown, n * sizeof *copy);
+    if (n > 0 && !source->is_folder)
+        return qp_fail(err, QPLAN_ERR_INVALID, source->listing.shown,
+                       "only a folder has files to copy: found a file");
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = qp_arena_join(arena, run->copy[i], strlen(run->copy[i]), "");
+        if (!copy[i])
+            return qp_fail_memory(err, source->listing.shown, strlen(run->copy[i]));
+    }
+    return qp_side_find(side, source, copy, n, arena, err);
+}
+
 enum qplan_status qp_side_edit_config(struct qp_side *side, const struct qp_source *source,
                                       const char *const *keys, const struct qp_writer *value,
                                       struct qp_arena *arena, struct qplan_error *err)

@@ -33,6 +33,11 @@ enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *sou
                                char *const *copy, size_t n_copy, struct qp_arena *arena,
                                struct qplan_error *err);
 
+/* Likewise, with the patterns of a run, which may be NULL: they are for folders alone. */
+enum qplan_status qp_side_find_more(struct qp_side *side, const struct qp_source *source,
+                                    const struct qplan_run *run, struct qp_arena *arena,
+                                    struct qplan_error *err);
+
 /*
  * Has the output's config.json say value under each of the keys, which end with NULL, instead of
  * what it says of a quantization; without keys it says nothing of one. Of a source without a
