@@ -22,9 +22,8 @@ static const struct arg_option options[] = {
      .help = "copy files of the folder too that would be left out,\nas '*.py'"},
     {.name = "dtype",
      .value = "f32|f16|bf16",
-     .help = "type of the tensors that were quantized",
-     .fallback = "that of the source; in layouts whose\ndecoders round that of config.json, "
-                 "else\nthe decoder's"},
+     .help = "type of quantized tensors",
+     .fallback = "that of the source; in engine layouts\nthat of config.json, else the decoder's"},
 };
 
 static const struct arg_group output_options = {"Output", options,

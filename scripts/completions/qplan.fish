@@ -198,7 +198,7 @@ complete -c qplan -n __fish_use_subcommand -f -a dequantize -d 'turn a quantized
 complete -c qplan -n '__fish_seen_subcommand_from dequantize' -s o -l output -r -F -d 'the new file or folder'
 complete -c qplan -n '__fish_seen_subcommand_from dequantize' -s f -l force -d 'replace an existing output'
 complete -c qplan -n '__fish_seen_subcommand_from dequantize' -l copy -x -d 'copy files of the folder too that would be left out, as \'*.py\''
-complete -c qplan -n '__fish_seen_subcommand_from dequantize' -l dtype -x -a 'f32 f16 bf16' -d 'type of the tensors that were quantized'
+complete -c qplan -n '__fish_seen_subcommand_from dequantize' -l dtype -x -a 'f32 f16 bf16' -d 'type of quantized tensors'
 complete -c qplan -n '__fish_seen_subcommand_from dequantize' -l device -x -a 'auto cpu cuda opencl' -d 'where to compute; cuda:N and opencl:N name one of several devices, which \'qplan devices\' lists'
 complete -c qplan -n '__fish_seen_subcommand_from dequantize' -l device-memory -x -d 'upper limit of the memory used on the device'
 complete -c qplan -n '__fish_seen_subcommand_from dequantize' -s T -l threads -x -d 'worker threads, 1 to 1024'
