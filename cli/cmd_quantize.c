@@ -11,8 +11,8 @@ static const struct arg_option options[] = {
     {.name = "output",
      .letter = "o",
      .value = "PATH",
-     .help = "the new file",
-     .fallback = "STEM.SCHEME.safetensors beside MODEL"},
+     .help = "the new file or folder",
+     .fallback = "beside MODEL: STEM.SCHEME.safetensors;\nof a folder NAME-PRESET or NAME-SCHEME"},
 };
 
 static const struct arg_group output_options = {"Output", options, 1};

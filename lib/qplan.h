@@ -697,7 +697,10 @@ struct qplan_run {
     unsigned threads;      /* 0 = the CPUs of the affinity mask, capped by the cgroup quota */
     uint64_t memory_bytes; /* cap of the data buffers; 0 = the default of a few MiB a thread */
     enum qplan_isa isa;
-    bool force;                  /* replace an existing output */
+    bool force;              /* replace an existing output */
+    const char *const *copy; /* patterns of files of a folder that dequantize and convert take
+                              * over besides plain ones; a plan has its own */
+    size_t n_copy;
     struct qplan_device *device; /* where tensors are computed; NULL = the CPU */
     /* Called from one thread at a time with the bytes of input done and to do. NULL = silent. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
@@ -875,11 +878,18 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
                                 const struct qplan_run *run, struct qplan_error *err);
 void qplan_report_free(struct qplan_report *report);
 
+/* What was removed. */
+struct qplan_cleaned {
+    uint64_t n_files, n_bytes;
+};
+
 /*
  * Removes what a run that was killed has left of a folder: path with ".partial" behind it. IO if
- * there is no such folder.
+ * there is no such folder, if it holds what no run has written, or if a run is writing it. removed
+ * may be NULL.
  */
-enum qplan_status qplan_clean(const char *path, struct qplan_error *err);
+enum qplan_status qplan_clean(const char *path, struct qplan_cleaned *removed,
+                              struct qplan_error *err);
 
 /* A number that may be unknown. */
 struct qplan_maybe {

@@ -37,7 +37,7 @@ static const struct scales {
 
 #define N_SCALES (sizeof scales / sizeof scales[0])
 
-static const char weight[] = ".weight", scale_suffix[] = "_scale_inv";
+static const char scale_suffix[] = "_scale_inv";
 
 /* ---- What is stored ----------------------------------------------------------------------------
  */
@@ -57,9 +57,9 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 /* Engines that load several weights as one, or share one out, want whole blocks of each. */
 static const char *misfit(const struct qp_tensor *t)
 {
-    if (!qp_name_ends(t->name, t->name_len, weight))
-        return "not named .weight";
-    return t->shape[0] % BLOCK != 0 || t->shape[1] % BLOCK != 0 ? "ragged blocks" : NULL;
+    const char *reason = qp_plain_by_name(t, true);
+    const bool is_ragged = t->shape[0] % BLOCK != 0 || t->shape[1] % BLOCK != 0;
+    return !reason && is_ragged ? "ragged blocks" : reason;
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)

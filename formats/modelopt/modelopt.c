@@ -40,7 +40,7 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 
 static const char *misfit(const struct qp_tensor *t)
 {
-    return qp_name_ends(t->name, t->name_len, suffix) ? NULL : "not named .weight";
+    return qp_plain_by_name(t, true);
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)

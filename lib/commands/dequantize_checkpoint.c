@@ -425,7 +425,7 @@ static enum qplan_status write_output(struct engine *e, const char *path,
                                       struct qplan_error *err)
 {
     QP_TRY(make_headers(e, path, err));
-    QP_TRY(qp_side_find(&e->side, &e->file->source, NULL, 0, &e->arena, err));
+    QP_TRY(qp_side_find_more(&e->side, &e->file->source, run, &e->arena, err));
     if (e->file->source.listing.config)
         QP_TRY(qp_side_edit_config(&e->side, &e->file->source, NULL, NULL, &e->arena, err));
     const struct qp_outs_request request = {.path = path,

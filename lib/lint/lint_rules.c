@@ -121,8 +121,9 @@ const struct qp_lint_rule qp_lint_rules[] = {
      qp_lint_w8a8_experts},
     {ERROR("L43", CT, "sglang", "other than 4 or 8 bits"), true, qp_lint_bits_4_8},
     {WARNING("L44", FUSED, GPUS, "groups of other than 32, 64 or 128"), true, qp_lint_group},
-    {WARNING("L45", FUSED, GPUS, "columns not a multiple of 128, or rows not one of 64"), true,
-     qp_lint_tiles},
+    {WARNING("L45", FUSED, GPUS,
+             "row length not a multiple of 128, or output channels not one of 64"),
+     true, qp_lint_tiles},
     {ERROR("L46", "gptq gptq_v2 awq", "transformers", "experts, which stay at random values"), true,
      qp_lint_random_experts},
     {ERROR("L47", "gptq gptq_v2", "vllm", "asymmetric weights"), true, qp_lint_gptq_asymmetric},
@@ -144,8 +145,8 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L61", BNB, "transformers", "experts, which it loads only plain"), true,
      qp_lint_bnb_experts},
     {ERROR("L62", BNB, "transformers", "kv_b_proj of latent attention"), true, qp_lint_bnb_latent},
-    {WARNING("L63", BNB, "transformers", "4 bits, and columns not a multiple of the group"), true,
-     qp_lint_bnb_ragged},
+    {WARNING("L63", BNB, "transformers", "4 bits, and row length not a multiple of the group"),
+     true, qp_lint_bnb_ragged},
 
     /* Values that no reader takes. */
     {ERROR("L64", NULL, NULL, "a negative scale where there may be none"), true,

@@ -4,6 +4,7 @@
 #include "lint.h"
 
 #include "formats/build.h"
+#include "formats/modules.h"
 #include "lib/base/alloc.h"
 #include "lib/plan/family.h"
 #include "lib/store/config.h"
@@ -213,13 +214,9 @@ enum qplan_status qp_lint_factors(struct qp_lint *l)
 
 enum qplan_status qp_lint_embeddings(struct qp_lint *l)
 {
-    static const char *const names[] = {"embed", ".wte.", ".wpe."};
     for (size_t i = 0; i < l->file->n_tensors; i++) {
         const struct qp_tensor *t = &l->file->tensors[i];
-        bool is_embedding = false;
-        for (size_t k = 0; t->scheme && k < sizeof names / sizeof names[0]; k++)
-            is_embedding |= qp_lint_has(t, names[k]);
-        if (is_embedding)
+        if (t->scheme && qp_is_embedding(t))
             QP_TRY(qp_lint_find_tensor(l, t, "a quantized embedding: engines load it plain"));
     }
     return QPLAN_OK;

@@ -383,11 +383,15 @@ static enum qplan_status check_model(const struct qplan_plan *plan, struct qplan
     for (const struct qp_refusal *r = plan->format->refusals; r && r->pattern; r++) {
         if (r->types && !qp_is_model_type(listing, r->types))
             continue;
+        const struct qp_tensor *found = NULL; /* a weight rather than what is beside it */
         for (size_t i = 0; i < plan->n_tensors; i++) {
             const struct qp_tensor *t = plan->tensors[i].source;
-            if (qp_name_find(t->name, t->name_len, r->pattern, &begin, &end))
-                return refuse_model(plan, t, r->reason, err);
+            if (qp_name_find(t->name, t->name_len, r->pattern, &begin, &end) &&
+                (!found || (found->rank < 2 && t->rank >= 2)))
+                found = t;
         }
+        if (found)
+            return refuse_model(plan, found, r->reason, err);
     }
     return check_stacks(plan, err);
 }
@@ -463,40 +467,6 @@ static enum qplan_status check_layout(const struct qplan_plan *plan, struct qpla
     return check_schemes(plan, err);
 }
 
-/* Whether the values of a source are decoded from codes. */
-static bool is_decoded(const struct qp_tensor *source)
-{
-    while (source->excerpt)
-        source = source->excerpt->of[0];
-    return source->encoded;
-}
-
-/* What was quantized in the source and is not in the output, which may become larger by it. */
-static enum qplan_status warn_decoded(struct qplan_plan *plan, struct qplan_error *err)
-{
-    const struct qp_plan_tensor *first = NULL;
-    uint64_t n = 0, n_bytes = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        const struct qp_plan_tensor *t = &plan->tensors[i];
-        if (qp_is_quantized(t) || !is_decoded(t->source))
-            continue;
-        first = first ? first : t;
-        n++;
-        n_bytes += qp_tensor_bytes(t->source);
-    }
-    if (!first)
-        return QPLAN_OK;
-    char text[768], quoted[QP_QUOTED], reason[128];
-    (void)snprintf(
-        text, sizeof text,
-        "%" PRIu64 " quantized tensor%s decoded and not quantized again, the first is "
-        "%s (%s): %" PRIu64 " bytes of values",
-        n, n == 1 ? " is" : "s are", qp_quote(quoted, first->source->name, first->source->name_len),
-        qp_escape(reason, sizeof reason, reason_of(first), strlen(reason_of(first))), n_bytes);
-    return qp_warn(&plan->warnings, &plan->arena, "decoded-kept",
-                   plan->checkpoint->source.listing.shown, text, err);
-}
-
 static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_error *err)
 {
     const char *path = plan->checkpoint->source.path;
@@ -515,8 +485,9 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
         QP_TRY(qp_warn(&plan->warnings, &plan->arena, found->list[i].code, found->list[i].subject,
                        found->list[i].message, err));
     QP_TRY(qp_plan_warn_small(plan, err));
-    QP_TRY(warn_decoded(plan, err));
+    QP_TRY(qp_plan_warn_decoded(plan, err));
     QP_TRY(qp_plan_warn_few(plan, err));
+    QP_TRY(qp_plan_warn_experts(plan, err));
     return qp_side_warn(&plan->side, path, &plan->warnings, &plan->arena, err);
 }
 

@@ -200,6 +200,7 @@ static const char *misfit(const struct qp_format *format, const struct qp_tensor
 /* Decisions as the layout stores them: what it cannot store is kept, with its reason. */
 static enum qplan_status fit_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
+    char subject[512];
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
         if (!qp_is_quantized(t))
@@ -208,6 +209,10 @@ static enum qplan_status fit_layout(struct qplan_plan *plan, struct qplan_error 
         t->result.is_flat = plan->format->is_flat;
         t->result.variant = (uint8_t)plan->format->variant(&t->result, &plan->options);
         const char *reason = misfit(plan->format, &t->result);
+        if (reason && plan->is_edited)
+            return qp_fail(
+                err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t->source),
+                "the plan quantizes it, which %s cannot: %s", plan->format->name, reason);
         if (reason)
             keep_unfit(t, reason);
     }

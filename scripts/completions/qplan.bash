@@ -174,21 +174,23 @@ _qplan() {
     dequantize)
         case $previous in
         -o | --output) return ;;
+        --copy) compopt +o default; return ;;
         --dtype) words='f32 f16 bf16' ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='-o --output -f --force --dtype --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='-o --output -f --force --copy --dtype --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     convert)
         case $previous in
         --format) compopt +o default; return ;;
         -o | --output) return ;;
+        --copy) compopt +o default; return ;;
         -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--format -o --output -f --force -T --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--format -o --output -f --force --copy -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     lint)
@@ -199,7 +201,7 @@ _qplan() {
         ;;
     clean)
         case $previous in
-        *) [[ $current == -* ]] && words='-h --help ' ;;
+        *) [[ $current == -* ]] && words='-h --help -q --quiet ' ;;
         esac
         ;;
     devices)
