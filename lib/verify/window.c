@@ -16,8 +16,12 @@
 #include <math.h>
 #include <pthread.h>
 
-/* A stored scale of f8e4m3 is rounded up by so much, and minmax's under a factor is not. */
-#define ROUNDED_UP (1 + 1.0 / 8)
+/*
+ * Minmax's scale without a factor, beside one of f8e4m3 under a factor: this is rounded by so much,
+ * and codes of floats stand for values that are a sixth above the largest of them.
+ */
+#define ROUNDED (1 + 1.0 / 8)
+#define REACHED (1 + 1.0 / 6)
 
 /* Zero points of a search are at most so many codes from minmax's. */
 #define CODES_ASIDE 4
@@ -40,9 +44,9 @@ struct limits {
     bool fits;    /* its codes are the nearest ones, and none of its values is clipped */
     bool nearest; /* its codes are the nearest ones */
     bool judges_ends;
-    double rounded; /* how much more than minmax's a scale may be by its type, as a ratio */
-    double slack;   /* and in size */
-    double floor;   /* up to which a set may need a smaller scale than there is */
+    double above, below; /* how far minmax's may be from what it is by its type, as ratios */
+    double slack;        /* and in size */
+    double floor;        /* up to which a set may need a smaller scale than there is */
 };
 
 struct set {
@@ -73,7 +77,7 @@ static struct limits limits_of(const struct qp_pair *pair)
     const struct qp_tensor *t = pair->file;
     const double mean = root_mean_square(pair);
     struct qp_calibrator made;
-    struct limits l = {.rule = qp_stored_rule(t), .rounded = 1};
+    struct limits l = {.rule = qp_stored_rule(t), .above = 1, .below = 1};
     const double least = least_number(t->scheme->scale_dtype);
     l.nearest = !qp_calibrator_recorded(t->calibrate, t->scheme, &made) || made.nearest;
     l.fits = l.nearest && pair->result.clipped == 0;
@@ -81,7 +85,8 @@ static struct limits limits_of(const struct qp_pair *pair)
                     qplan_dtype_bits(t->scheme->scale_dtype) > 8;
     l.floor = least > 0 ? (double)qp_with_factor(&l.rule, (float)least) : 0;
     if (qp_tensor_part(t, QP_FACTOR)) {
-        l.rounded = ROUNDED_UP;
+        l.above = ROUNDED;
+        l.below = ROUNDED * REACHED;
         l.slack = l.floor <= mean ? l.floor : 0; /* a factor that is too large is no excuse */
     }
     if (t->scheme->nested) { /* few codes for scales that are near each other */
@@ -93,8 +98,8 @@ static struct limits limits_of(const struct qp_pair *pair)
 
 static bool is_near(const struct limits *l, const struct set *s, double *least, double *most)
 {
-    *least = l->fits || s->minmax <= l->floor ? 0 : s->minmax * QP_SCALE_LEAST;
-    *most = (s->minmax * l->rounded + l->slack) * QP_SCALE_MOST;
+    *least = l->fits || s->minmax <= l->floor ? 0 : s->minmax / l->below * QP_SCALE_LEAST;
+    *most = (s->minmax * l->above + l->slack) * QP_SCALE_MOST;
     return s->size >= *least && s->size <= *most;
 }
 
