@@ -406,7 +406,8 @@ class Layout:
                             ("two", weighted(making(importance=two))),
                             ("saturate", making(nonfinite="saturate")),
                             ("saturate-1", making("1", nonfinite="saturate"))):
-            yield Fault(f"Q7-making-honest-{name}", spoil, (), HONEST)
+            if name != "saturate-1" or self.base not in self.need_layout_2:
+                yield Fault(f"Q7-making-honest-{name}", spoil, (), HONEST)
         for name, key, spoil in (
                 ("importance", "importance", making(importance=one)),
                 ("hessian", "hessian", making(hessian=one, hessian_damp="0.01")),
