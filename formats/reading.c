@@ -427,7 +427,8 @@ const struct qp_format *qp_format_of_config(const struct qp_listing *listing)
 static enum qplan_status read_tensors(struct reader *r, struct qp_tensor **tensors, size_t *n)
 {
     r->format = qp_format_of_config(r->listing);
-    r->recorded = qp_has_records(r->listing);
+    /* Of a quantized checkpoint any key of ours is a claim, and one alone is not all of it. */
+    r->recorded = qp_has_records(r->listing) || (r->format && qp_has_own_keys(r->listing));
     if (!r->recorded)
         return r->format ? read_described(r, tensors, n) : QPLAN_OK;
     const bool told_by_config = r->format != NULL;
