@@ -43,13 +43,16 @@ PAGE, HOLD_BLOCK = 4096, 256 << 10
 SHARDS = 40
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16"}
 
-# Layouts that engines load: the options, and the goals of quantize.
-LAYOUTS = {"w4a16": (["--preset", "w4a16"], 1.6), "w8a8": (["--preset", "w8a8"], 1.6),
-           "mlx": (["--preset", "mlx-4bit"], 1.8), "gptq": (["--preset", "gptq-4bit"], 2.0),
-           "awq": (["--preset", "awq-4bit"], 2.0),
-           **{preset: (["--preset", preset], goal) for preset, goal in (
+# Layouts that engines load: the options, and the goals of quantize and dequantize.
+LAYOUTS = {"w4a16": (["--preset", "w4a16"], 1.6, 2.0), "w8a8": (["--preset", "w8a8"], 1.6, 2.0),
+           "mlx": (["--preset", "mlx-4bit"], 1.8, 2.0), "gptq": (["--preset", "gptq-4bit"], 2.0, 2.0),
+           "awq": (["--preset", "awq-4bit"], 2.0, 2.0), "bnb-int8": (["--preset", "bnb-int8"], 1.6, 2.0),
+           **{preset: (["--preset", preset], goal, 1.6) for preset, goal in (
                ("fp8_dynamic", 1.3), ("deepseek-fp8", 1.3), ("nvfp4a16", 1.8), ("mxfp4a16", 1.8),
-               ("mxfp8a16", 1.8), ("mlx-mxfp4", 1.8), ("nf4", 2.0), ("bnb-int8", 1.6))}}
+               ("mxfp8a16", 1.8), ("mlx-mxfp4", 1.8), ("nf4", 2.0))}}
+
+# Schemes of floats and tables, by their short names.
+FLOATS = ("fp8", "nf4", "nvfp4", "mxfp4", "mxfp8")
 
 # How often the weights are read: twice where the largest one decides about all scales.
 READS = {"nvfp4a16": 2}
@@ -102,10 +105,10 @@ def hot_rows():
         quantize("bf16 -> int8 block 128x128", 1.4, "{bf16}", "--block", "128x128"),
         Row("hot", "dequantize int8", 1.4, [*DEQUANTIZE, "{int8}"], [*FLOOR, "{int8}"]),
         Row("hot", "dequantize int4", 1.4, [*DEQUANTIZE, "{int4}"], [*FLOOR, "{int4}"]),
-        Row("hot", "dequantize fp8", 1.6, [*DEQUANTIZE, "{fp8}"], [*FLOOR, "{fp8}"]),
-        Row("hot", "dequantize nf4", 1.6, [*DEQUANTIZE, "{nf4}"], [*FLOOR, "{nf4}"]),
-        Row("hot", "verify fp8", 3.0, [*VERIFY, "{fp8}", "{bf16}"], [*FLOOR, "{bf16}", "{fp8}"]),
-        Row("hot", "verify nf4", 3.0, [*VERIFY, "{nf4}", "{bf16}"], [*FLOOR, "{bf16}", "{nf4}"]),
+        *(Row("hot", f"dequantize {name}", 1.6, [*DEQUANTIZE, "{" + name + "}"],
+              [*FLOOR, "{" + name + "}"]) for name in FLOATS),
+        *(Row("hot", f"verify {name}", 3.0, [*VERIFY, "{" + name + "}", "{bf16}"],
+              [*FLOOR, "{bf16}", "{" + name + "}"]) for name in FLOATS),
         Row("hot", "verify int8", 2.4, [*VERIFY, "{int8}", "{bf16}"], [*FLOOR, "{bf16}", "{int8}"]),
         Row("hot", "verify int4", 2.4, [*VERIFY, "{int4}", "{bf16}"], [*FLOOR, "{bf16}", "{int4}"]),
         Row("hot", "copied only", 1.1, [*QUANTIZE, "--exclude", "*", "{bf16}"], COPY, "cp"),
@@ -123,10 +126,10 @@ def layout_rows():
                    [*FLOOR, *["{bf16}"] * reads])
 
     rows = []
-    for name, (flags, goal) in LAYOUTS.items():
+    for name, (flags, goal, back) in LAYOUTS.items():
         folder, stored = "{" + name + "}", "{" + name + "}/model.safetensors"
         rows += [quantize(f"{name}: quantize", goal, "{folder}", *flags, reads=READS.get(name, 1)),
-                 Row("layouts", f"{name}: dequantize", 2.0, [*DEQUANTIZE, folder],
+                 Row("layouts", f"{name}: dequantize", back, [*DEQUANTIZE, folder],
                      [*FLOOR, stored]),
                  Row("layouts", f"{name}: verify", 3.0, [*VERIFY, folder, "{folder}"],
                      [*FLOOR, "{bf16}", stored])]
@@ -206,7 +209,7 @@ class Bench:
         if name in LAYOUTS:
             command = [self.tool("qplan"), "quantize", "-q", *LAYOUTS[name][0], "-o", path,
                        self.file(cold, "folder")]
-        elif name in ("int8", "int4", "fp8", "nf4"):
+        elif name in ("int8", "int4", *FLOATS):
             command = [self.tool("qplan"), "quantize", "-q", "--scheme", name, "-o", path,
                        self.file(cold, "bf16")]
         elif name == "gguf":
