@@ -10,14 +10,13 @@ qplan must accept just those, with the same weights, and refuse all others by th
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
-
-import numpy as np
 
 sys.dont_write_bytecode = True
 
@@ -56,9 +55,11 @@ def need(condition):
 
 
 def floats(data):
-    values = np.frombuffer(data, "<f4").astype(np.float64)
-    need(np.isfinite(values).all() and (values >= 0).all())
-    return values
+    need(all(math.isfinite(v) and v >= 0 for v in struct.unpack(f"<{len(data) // 4}f", data)))
+
+
+def counting(n):
+    return struct.pack(f"<{n}f", *range(1, n + 1))
 
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -238,7 +239,7 @@ def gguf():
     data, place = [], 0
     for name, matrices in zip(NAMES, MATRICES):
         for end, columns in ((".in_sum2", COLUMNS), (".counts", 1)):
-            values = np.arange(1, 1 + columns * matrices, dtype="<f4").tobytes()
+            values = counting(columns * matrices)
             f.text("<Q", (name + end).encode())
             f.number("<I", 2)
             f.number("<Q", columns)
@@ -262,24 +263,24 @@ def dat():
         f.text("<i", name.encode())
         f.number("<i", 5)
         f.number("<i", COLUMNS)
-        values = np.arange(1, 1 + COLUMNS, dtype="<f4").tobytes()
+        values = counting(COLUMNS)
         f.raw(values, reals(values))
     f.number("<i", 7)
     f.text("<i", b"text")
     return f
 
 
-def safetensors(tensors, order=json.dumps):
+def safetensors(tensors):
     head, data = {}, b""
     for name, dtype, shape, values in tensors:
         head[name] = {"dtype": dtype, "shape": shape,
                       "data_offsets": [len(data), len(data) + len(values)]}
         data += values
-    text = order(head).encode()
+    text = json.dumps(head).encode()
     return struct.pack("<Q", len(text)) + text + data
 
 
-ONES = np.ones(COLUMNS, "<f4").tobytes()
+ONES = struct.pack("<f", 1) * COLUMNS
 VECTORS = {     # whose container is honest: the rows of the parts A to D are about that
     "another type": ("w", "I32", [COLUMNS], ONES),
     "doubles": ("w", "F64", [COLUMNS // 2], ONES),
@@ -300,7 +301,7 @@ class Bench:
     def __init__(self, qplan, root):
         self.qplan, self.root, self.problems, self.n = qplan, root, [], 0
         self.file, self.source = root / "i", root / "m.safetensors"
-        weights = np.linspace(-1, 1, 4 * COLUMNS, dtype="<f4").tobytes()
+        weights = counting(4 * COLUMNS)
         self.source.write_bytes(safetensors([("w", "F32", [4, COLUMNS], weights)]))
 
     def run(self, *args):
@@ -390,7 +391,7 @@ def many_weights(n):
         head += [struct.pack("<Q", len(name)), name.encode(),
                  struct.pack("<IQQIQ", 2, 1, 1, 0, 4 * i)]
     head = b"".join(head)
-    return head + bytes(-len(head) % 4) + np.ones(2 * n, "<f4").tobytes()
+    return head + bytes(-len(head) % 4) + struct.pack("<f", 1) * (2 * n)
 
 
 def measured(*args):
