@@ -11,6 +11,7 @@
 #include "build.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
+#include "lib/model/dtype.h"
 #include "modules.h"
 
 #include <inttypes.h>
@@ -188,20 +189,37 @@ static enum qplan_status check_index(const struct reader *r, const struct qp_ten
     return QPLAN_OK;
 }
 
+/* Zero points of inputs are integers, and all else is of a float type of at most 32 bits. */
+static enum qplan_status check_input(const struct reader *r, const struct qplan_entry *entry)
+{
+    const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)entry->storage);
+    const bool is_zero = qp_name_ends(entry->name, entry->name_len, "_zero_point");
+    char subject[512];
+    if (is_zero ? row->is_integer : row->is_source && row->bits <= 32)
+        return QPLAN_OK;
+    return qp_fail(r->err, QPLAN_ERR_INVALID, qp_listing_subject(subject, r->listing, entry),
+                   "not a number for the inputs of its layer: expected %s, found %s",
+                   is_zero ? "an integer" : "F32, F16 or BF16", row->name);
+}
+
 /*
  * Adds the numbers by which engines quantize the inputs of the tensor's layer: without its codes
  * they say nothing, and so they go where these go.
  */
-static void add_inputs(const struct reader *r, const struct qp_tensor *t, struct wanted *w)
+static enum qplan_status add_inputs(const struct reader *r, const struct qp_tensor *t,
+                                    struct wanted *w)
 {
     const struct qp_span module = qp_module_of(t); /* such layouts store nothing else */
     const char *const *suffix = r->recorded ? NULL : r->format->inputs;
     for (; suffix && *suffix; suffix++) {
         const struct qplan_entry *entry =
             qp_listing_sibling(r->listing, module.text, module.n, *suffix);
-        if (entry && (entry->rank == 0 || (entry->rank == 1 && entry->shape[0] == 1)))
-            w->parts[w->n++] = (struct qp_part){.role = QP_CONSTANT, .entry = entry};
+        if (!entry || (entry->rank != 0 && (entry->rank != 1 || entry->shape[0] != 1)))
+            continue;
+        QP_TRY(check_input(r, entry));
+        w->parts[w->n++] = (struct qp_part){.role = QP_CONSTANT, .is_input = true, .entry = entry};
     }
+    return QPLAN_OK;
 }
 
 /*
@@ -230,7 +248,7 @@ static enum qplan_status find_parts(struct reader *r, struct qp_tensor *t, unsig
             QP_TRY(check_index(r, t, &w.parts[i]));
         w.parts[i].bytes = NULL; /* it is in the scratch arena */
     }
-    add_inputs(r, t, &w);
+    QP_TRY(add_inputs(r, t, &w));
     t->n_parts = (uint8_t)w.n;
     t->rounds = r->format->rounds;
     t->has_dtype = r->format->has_dtype && r->format->has_dtype(t->scheme);

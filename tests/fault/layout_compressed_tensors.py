@@ -121,6 +121,8 @@ FLOATS = tuple(name + end for name in ("fp8", "fp8-tensor", "fp8-block", *BLOCKS
 class Layout(layout_folder.Layout):
     name, method, base, file = "compressed-tensors", "compressed-tensors", "int8", File
     need_layout_2 = ("int3",)
+    inputs = ".input_scale", ".input_zero_point", ".input_global_scale"
+    with_inputs = "w8a8-other", "nvfp4-other"
     spoiled = ("int8", "int8-other", "int4-asym", "int4-asym-other", "w8a8-other")
     lean = {"int4-asym": {"no-config": set_text(False)},
             "int8-other": {key: drop_config(f"{CONFIG}/{WEIGHTS}/{key}")

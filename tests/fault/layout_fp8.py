@@ -34,6 +34,7 @@ class File(layout_folder.FolderFile):
 class Layout(layout_folder.Layout):
     name, method, base, file = "fp8", "fp8", "fp8", File
     need_layout_2 = ("fp8",)
+    inputs, with_inputs = (".activation_scale", ".input_scale"), ("fp8-other",)
     with_wrong_parts = spoiled = ("fp8", "fp8-other")
     lean = {"fp8": {"nested": nest, "no-config": set_text(False)},
             "fp8-other": {"float": set_config(f"{CONFIG}/scale_fmt", "float"),

@@ -40,6 +40,7 @@ class File(layout_folder.FolderFile):
 class Layout(layout_folder.Layout):
     name, method, base, file = "modelopt", "modelopt", "nvfp4", File
     need_layout_2 = ("nvfp4",)
+    inputs, with_inputs = (".input_scale",), ("nvfp4-other",)
     with_wrong_parts = spoiled = ("nvfp4", "nvfp4-other")
     lean = {"nvfp4": {"nested": nest, "no-config": set_text(False)},
             "nvfp4-other": {"active": set_config(f"{CONFIG}/quant_algo", "NVFP4"),
