@@ -442,21 +442,44 @@ const struct qp_format *qp_format_of_config(const struct qp_listing *listing)
     return NULL;
 }
 
+/* Of a checkpoint in two layouts engines would see the one that they look for. */
+static enum qplan_status check_single(const struct reader *r)
+{
+    const struct qp_format *format, *first = r->format;
+    for (size_t i = 0; first && (format = qp_format_at(i)) != NULL; i++) {
+        if (format != first && format->is && format->is(r->listing))
+            return qp_fail(r->err, QPLAN_ERR_INVALID,
+                           r->listing->config ? r->listing->config->name : r->listing->shown,
+                           "two layouts: expected one, found %s and %s", first->name, format->name);
+    }
+    return QPLAN_OK;
+}
+
+/* Records of a layout of folders need the config.json by which engines see it. */
+static enum qplan_status check_config(const struct reader *r)
+{
+    if (!r->format->is_folder || (!r->listing->config && !r->listing->is_folder))
+        return QPLAN_OK;
+    return r->listing->config
+               ? qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->config->name,
+                         "does not say that the checkpoint has the layout of its records, %s",
+                         r->format->name)
+               : qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->shown,
+                         "config.json is missing, by which engines see the layout of its "
+                         "records, %s",
+                         r->format->name);
+}
+
 static enum qplan_status read_tensors(struct reader *r, struct qp_tensor **tensors, size_t *n)
 {
     r->format = qp_format_of_config(r->listing);
+    QP_TRY(check_single(r));
     r->recorded = qp_has_records(r->listing);
     if (!r->recorded)
         return r->format ? read_described(r, tensors, n) : QPLAN_OK;
     const bool told_by_config = r->format != NULL;
     QP_TRY(read_recorded(r, tensors, n));
-    if (told_by_config)
-        return compare(r, *tensors, *n);
-    if (r->format->is_folder && r->listing->config)
-        return qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->config->name,
-                       "does not say that the checkpoint has the layout of its records, %s",
-                       r->format->name);
-    return QPLAN_OK;
+    return told_by_config ? compare(r, *tensors, *n) : check_config(r);
 }
 
 enum qplan_status qp_format_read(const struct qp_listing *listing, struct qp_arena *arena,
