@@ -19,6 +19,10 @@ static const struct arg_option options[] = {
      .help = "the new folder or file",
      .fallback = "NAME-FORMAT or STEM.FORMAT.safetensors,\nbeside FOLDER"},
     {.name = "force", .letter = "f", .help = "replace an existing output"},
+    {.name = "copy",
+     .value = "GLOB",
+     .repeat = true,
+     .help = "copy files of the folder too that would be left out,\nas '*.py'"},
 };
 
 static const struct arg_group output_options = {"Output", options,
@@ -58,6 +62,7 @@ static enum qplan_status read_options(struct conversion *c, struct qplan_error *
 {
     CLI_TRY(task_begin(&c->task, c->args, err));
     c->task.run.force = args_has(c->args, "force");
+    c->task.run.n_copy = args_values(c->args, "copy", &c->task.run.copy);
     CLI_TRY(plan_args_format(c->args, &c->format, err));
     CLI_TRY(task_model_path(c->args, 0, "FOLDER", &c->path, err));
     CLI_TRY(task_output_path(c->args, &c->output, err));

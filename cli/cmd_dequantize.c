@@ -13,13 +13,17 @@ static const struct arg_option options[] = {
     {.name = "output",
      .letter = "o",
      .value = "PATH",
-     .help = "the new file",
+     .help = "the new file or folder",
      .fallback = "STEM.dequant.safetensors or NAME-dequant,\nbeside FILE"},
     {.name = "force", .letter = "f", .help = "replace an existing output"},
+    {.name = "copy",
+     .value = "GLOB",
+     .repeat = true,
+     .help = "copy files of the folder too that would be left out,\nas '*.py'"},
     {.name = "dtype",
      .value = "f32|f16|bf16",
-     .help = "type of the tensors that were quantized",
-     .fallback = "that of the source"},
+     .help = "type of quantized tensors",
+     .fallback = "that of the source; in engine layouts\nthat of config.json, else the decoder's"},
 };
 
 static const struct arg_group output_options = {"Output", options,
@@ -59,6 +63,7 @@ static enum qplan_status read_options(struct dequantize *d, struct qplan_error *
 {
     CLI_TRY(task_begin(&d->task, d->args, err));
     d->task.run.force = args_has(d->args, "force");
+    d->task.run.n_copy = args_values(d->args, "copy", &d->task.run.copy);
     size_t place;
     CLI_TRY(value_choice(d->args, "dtype", "dtype", &place, err));
     if (args_has(d->args, "dtype"))
@@ -109,10 +114,10 @@ static enum qplan_status run(const struct args *args, struct qplan_error *err)
 const struct command cli_dequantize = {
     .name = "dequantize",
     .operands = "FILE",
-    .summary = "turn a quantized file back into a plain checkpoint",
+    .summary = "turn a quantized checkpoint back into a plain one",
     .about =
-        "Writes the plain checkpoint that FILE, made by quantize, stands for: with the names,\n"
-        "the shapes and, unless --dtype says otherwise, the types of the source.\n",
+        "Writes the plain checkpoint that FILE, a quantized file or folder of qplan or another\n"
+        "tool, stands for: with the names and the shapes of the source.\n",
     .examples = "  qplan dequantize model.int8.safetensors\n"
                 "  qplan dequantize --dtype f32 -o plain.safetensors model.int8.safetensors\n",
     .groups = groups,

@@ -15,7 +15,7 @@ static const struct arg_option options[] = {
     {.name = "include",
      .value = "GLOB",
      .repeat = true,
-     .help = "report only tensors that one of these matches"},
+     .help = "report, or measure, only tensors that one of these matches"},
     {.name = "fail-if",
      .value = "GATE",
      .repeat = true,
@@ -39,6 +39,24 @@ static const struct arg_option sensitivity_rows[] = {
      .value = "LIST",
      .help = "schemes with commas between; each is measured on each\ntensor",
      .fallback = CANDIDATES},
+    {.name = "format",
+     .value = "NAME",
+     .help = "as they would be in this layout",
+     .fallback = "qplan"},
+    {.name = "select",
+     .value = "all|linear",
+     .help = "which tensors are measured, as quantize\nselects them",
+     .fallback = "that of the layout"},
+    {.name = "exclude",
+     .value = "GLOB",
+     .repeat = true,
+     .help = "leave out tensors that match; wins over --include"},
+    {.name = "indivisible",
+     .value = "error|keep|ragged",
+     .help = "what to do when a group does not divide the last axis:\n"
+             "refuse if no candidate fits, leave the candidate out, or\n"
+             "make the last group shorter",
+     .fallback = "keep"},
 };
 
 static const struct arg_group sensitivity_options = {
@@ -93,8 +111,15 @@ static enum qplan_status show_imatrix(const struct args *args, const char *path,
 /* What goes with --sensitivity alone, and what does not. */
 static enum qplan_status check_sensitivity(const struct args *args, struct qplan_error *err)
 {
-    static const char *const needed_by[] = {"candidates", "calibrate", "importance-missing",
-                                            "hessian-damp", "positive-scales"};
+    static const char *const needed_by[] = {"candidates",
+                                            "format",
+                                            "select",
+                                            "exclude",
+                                            "indivisible",
+                                            "calibrate",
+                                            "importance-missing",
+                                            "hessian-damp",
+                                            "positive-scales"};
     static const char *const weights[] = {"importance", "hessian"};
     static const char *const refused[] = {"against", "fail-if", "gate-min-elements"};
     char flag[CLI_SHOWN];
@@ -137,7 +162,8 @@ static enum qplan_status show_sensitivity(struct inspection *in, const char *pat
     struct qplan_plan_options plan_options = {.indivisible = QPLAN_INDIVISIBLE_KEEP};
     struct qplan_sensitivity *sensitivity;
     CLI_TRY(plan_args_calibration(&plan_options, in->args, err));
-    plan_options.n_include = args_values(in->args, "include", &plan_options.include);
+    CLI_TRY(plan_args_format(in->args, &plan_options.format, err));
+    CLI_TRY(plan_args_selection(&plan_options, in->args, err));
     CLI_TRY(qplan_checkpoint_open(&in->file, path, err));
     CLI_TRY(qplan_checkpoint_decode(in->file, err));
     enum qplan_status status = qplan_sensitivity_measure(&sensitivity, in->file, &plan_options,

@@ -11,8 +11,8 @@ static const struct arg_option options[] = {
     {.name = "output",
      .letter = "o",
      .value = "PATH",
-     .help = "the new file",
-     .fallback = "STEM.SCHEME.safetensors beside MODEL"},
+     .help = "the new file or folder",
+     .fallback = "beside MODEL: STEM.SCHEME.safetensors;\nof a folder NAME-PRESET or NAME-SCHEME"},
 };
 
 static const struct arg_group output_options = {"Output", options, 1};
@@ -46,9 +46,13 @@ static void summary(const struct quantize *q)
 {
     const struct qplan_totals *totals = qplan_report_totals(q->report);
     char path[4 * CLI_SHOWN], size[CLI_NUMBER], source[CLI_NUMBER];
-    char ratio[CLI_NUMBER], bpw[CLI_NUMBER], ratios[3 * CLI_NUMBER] = "";
+    char ratio[CLI_NUMBER], bpw[CLI_NUMBER], ratios[5 * CLI_NUMBER] = "";
+    char decoded[2 * CLI_NUMBER] = "", values[CLI_NUMBER];
+    if (qplan_checkpoint_is_decoded(q->p.model)) /* the ratio is to these bytes */
+        (void)snprintf(decoded, sizeof decoded, "%s decoded, ",
+                       cli_format_bytes(values, totals->source_bytes));
     if (totals->ratio.known && totals->bpw.known)
-        (void)snprintf(ratios, sizeof ratios, " (%sx, %s bpw)",
+        (void)snprintf(ratios, sizeof ratios, " (%s%sx, %s bpw)", decoded,
                        cli_format_number(ratio, totals->ratio.value),
                        cli_format_number(bpw, totals->bpw.value));
     task_summary(&q->p.task, "%s: %s from %s%s, %" PRIu64 " quantized, %" PRIu64 " kept",

@@ -25,7 +25,8 @@ static const struct arg_option proof_rows[] = {
      .fallback = "that of FILE, or 0.01"},
     {.name = "allow-unproven",
      .help = "only measure codes that are not provable without --exact: those\n"
-             "that were rounded by a Hessian"},
+             "that were rounded by a Hessian; and those of other tools that\n"
+             "are not the nearest"},
     {.name = "allow-unquantized", .help = "FILE may be a mere copy, with nothing quantized in it"},
 };
 

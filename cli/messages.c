@@ -153,11 +153,13 @@ static const char *advice_text(enum qplan_advice advice)
         [QPLAN_ADVICE_OPERATORS] = "'qplan op list' names them all",
         [QPLAN_ADVICE_SELECT] = ("--select all quantizes floats of two or more axes; --rules FILE "
                                  "decides for each tensor"),
-        [QPLAN_ADVICE_IMPORTANCE] = "--importance FILE names the file that the plan was made with",
+        [QPLAN_ADVICE_IMPORTANCE] = "--importance FILE names the file of importance that was used",
         [QPLAN_ADVICE_HESSIAN] = "--hessian FILE names the file of Hessians",
         [QPLAN_ADVICE_EXACT] = ("not provable without --exact and the --hessian that it was made "
                                 "with; --allow-unproven only measures it"),
         [QPLAN_ADVICE_UNQUANTIZED] = "--allow-unquantized proves a mere copy",
+        [QPLAN_ADVICE_UNRECORDED] = ("other tools round by data, or in another arithmetic: "
+                                     "--allow-unproven only measures what has no record"),
         [QPLAN_ADVICE_EXCHANGE] =
             "SOURCE is quantized and FILE is not: the other order may be meant",
     };

@@ -117,10 +117,14 @@ static enum qplan_status read_dtype(const struct args *args, const char *name,
                                     enum qplan_dtype *out, struct qplan_error *err)
 {
     size_t place;
-    CLI_TRY(value_choice(args, name, "dtype", &place, err));
-    if (args_has(args, name))
-        (void)qplan_dtype_parse(args_value(args, name), out);
-    return QPLAN_OK;
+    struct qplan_scheme scheme;
+    const char *text = args_value(args, name);
+    const enum qplan_status status = value_choice(args, name, "dtype", &place, err);
+    if (text && status == QPLAN_OK)
+        (void)qplan_dtype_parse(text, out);
+    else if (text && qplan_scheme_parse(&scheme, text, NULL) == QPLAN_OK)
+        cli_hint(err, "--scheme %s", text);
+    return status;
 }
 
 static enum qplan_status read_granularity(struct qplan_scheme *scheme, const struct args *args,
@@ -151,28 +155,43 @@ static enum qplan_status read_granularity(struct qplan_scheme *scheme, const str
     return QPLAN_OK;
 }
 
-/* Whether any option of a group is given. */
-static bool any_of(const struct args *args, const struct arg_group *group)
+static enum qplan_status fail_type(const char *option, const char *expected,
+                                   const struct qplan_scheme *scheme, const char *format,
+                                   const struct args *args, struct qplan_error *err)
 {
-    for (size_t i = 0; i < group->n_options; i++) {
-        if (args_has(args, group->options[i].name))
-            return true;
-    }
-    return false;
+    const char *dtype = qplan_dtype_name(scheme->dtype);
+    return args_has(args, "dtype") || !format
+               ? cli_fail(err, QPLAN_ERR_USAGE, option,
+                          "cannot be combined with --dtype %s: expected %s", dtype, expected)
+               : cli_fail(err, QPLAN_ERR_USAGE, option,
+                          "cannot be combined with %s, the type of --format %s: expected %s", dtype,
+                          format, expected);
 }
 
-/* Without any scheme option it is what is usual for the layout. */
+/* Options that not all types have. */
+static enum qplan_status check_type(const struct qplan_scheme *scheme, const char *format,
+                                    const struct args *args, struct qplan_error *err)
+{
+    int32_t q_min, q_max;
+    const bool is_integer = qplan_dtype_range(scheme->dtype, &q_min, &q_max);
+    if (scheme->narrow && (!is_integer || !qplan_dtype_is_signed(scheme->dtype)))
+        return fail_type("--narrow-range", is_integer ? "a signed type" : "a signed integer type",
+                         scheme, format, args, err);
+    if (scheme->asymmetric && !is_integer)
+        return fail_type("--asymmetric", "an integer type", scheme, format, args, err);
+    return QPLAN_OK;
+}
+
+/* Options change what is usual for a type or, where none is given, for the layout. */
 static enum qplan_status read_scheme(struct qplan_scheme *scheme, const char *format,
                                      const struct args *args, struct qplan_error *err)
 {
     if (args_has(args, "scheme"))
         return qplan_scheme_parse(scheme, args_value(args, "scheme"), err);
-    const bool is_open = !any_of(args, &plan_scheme_options);
-    if (is_open && format && qplan_format_scheme(format, scheme))
-        return QPLAN_OK;
     enum qplan_dtype dtype = QPLAN_INT8;
     CLI_TRY(read_dtype(args, "dtype", &dtype, err));
-    CLI_TRY(qplan_scheme_default(scheme, dtype, err));
+    if (args_has(args, "dtype") || !format || !qplan_format_scheme(format, scheme))
+        CLI_TRY(qplan_scheme_default(scheme, dtype, err));
     CLI_TRY(read_granularity(scheme, args, err));
     if (!format || strcmp(format, "qplan") == 0) /* layouts of engines have a type of their own */
         qplan_scheme_usual(scheme);
@@ -181,17 +200,7 @@ static enum qplan_status read_scheme(struct qplan_scheme *scheme, const char *fo
     if (args_has(args, "symmetric") || args_has(args, "asymmetric"))
         scheme->asymmetric = args_has(args, "asymmetric");
     scheme->narrow = args_has(args, "narrow-range");
-    int32_t q_min, q_max;
-    const bool is_integer = qplan_dtype_range(dtype, &q_min, &q_max);
-    if (scheme->narrow && (!is_integer || !qplan_dtype_is_signed(dtype)))
-        return cli_fail(err, QPLAN_ERR_USAGE, "--narrow-range",
-                        "cannot be combined with --dtype %s: expected a signed %stype",
-                        qplan_dtype_name(dtype), is_integer ? "" : "integer ");
-    if (scheme->asymmetric && !is_integer)
-        return cli_fail(err, QPLAN_ERR_USAGE, "--asymmetric",
-                        "cannot be combined with --dtype %s: expected an integer type",
-                        qplan_dtype_name(dtype));
-    return QPLAN_OK;
+    return check_type(scheme, format, args, err);
 }
 
 /* ---- The rest ---------------------------------------------------------------------------------*/
@@ -206,22 +215,29 @@ static enum qplan_status read_least(const struct args *args, const char *name, u
     return QPLAN_OK;
 }
 
+enum qplan_status plan_args_selection(struct qplan_plan_options *options, const struct args *args,
+                                      struct qplan_error *err)
+{
+    size_t place = 0;
+    CLI_TRY(value_choice(args, "select", "selection", &place, err));
+    if (args_has(args, "select"))
+        options->select = place ? QPLAN_SELECT_LINEAR : QPLAN_SELECT_ALL;
+    options->n_include = args_values(args, "include", &options->include);
+    options->n_exclude = args_values(args, "exclude", &options->exclude);
+    place = options->indivisible;
+    CLI_TRY(value_choice(args, "indivisible", "policy", &place, err));
+    options->indivisible = (enum qplan_indivisible)place;
+    return QPLAN_OK;
+}
+
 static enum qplan_status read_selection(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err)
 {
     size_t place = 0;
     CLI_TRY(read_least(args, "min-elements", &options->min_elements, err));
     CLI_TRY(read_least(args, "min-rows", &options->min_rows, err));
-    CLI_TRY(value_choice(args, "select", "selection", &place, err));
-    if (args_has(args, "select"))
-        options->select = place ? QPLAN_SELECT_LINEAR : QPLAN_SELECT_ALL;
-    place = 0;
-    options->n_include = args_values(args, "include", &options->include);
-    options->n_exclude = args_values(args, "exclude", &options->exclude);
+    CLI_TRY(plan_args_selection(options, args, err));
     options->n_copy = args_values(args, "copy", &options->copy);
-    CLI_TRY(value_choice(args, "indivisible", "policy", &place, err));
-    options->indivisible = (enum qplan_indivisible)place;
-    place = 0;
     CLI_TRY(value_choice(args, "nonfinite", "policy", &place, err));
     options->nonfinite = (enum qplan_nonfinite)place;
     return QPLAN_OK;

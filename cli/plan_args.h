@@ -28,6 +28,10 @@ enum qplan_status plan_args_format(const struct args *args, const char **out,
 enum qplan_status plan_args_hessian(const struct args *args, const char **path, double *damp,
                                     struct qplan_error *err);
 
+/* Reads --select, --include, --exclude and --indivisible; a policy stays as it is without one. */
+enum qplan_status plan_args_selection(struct qplan_plan_options *options, const struct args *args,
+                                      struct qplan_error *err);
+
 /* Reads the options of the group Calibration. */
 enum qplan_status plan_args_calibration(struct qplan_plan_options *options, const struct args *args,
                                         struct qplan_error *err);

@@ -12,7 +12,7 @@ static const struct arg_option scheme_options[] = {
               "uint2|uint3|uint4|uint5|uint6|uint7|uint8|"
               "fp8|f8e4m3|f8e5m2|f4e2m1|nf4",
      .help = "type of the codes",
-     .fallback = "int8"},
+     .fallback = "that of --format, else int8"},
     {.name = "per-tensor", .help = "one scale for a tensor"},
     {.name = "per-channel",
      .help = "one scale for each index of an axis",
@@ -159,7 +159,7 @@ static const struct arg_option output_options[] = {
      .fallback = "always"},
     {.name = "max-shard-size",
      .value = "SIZE",
-     .help = "cut the shards of a folder anew, each of at most SIZE",
+     .help = "cut the shards of a folder anew, each with at most SIZE\nof tensors",
      .fallback = "as they are"},
     {.name = "requantize", .help = "take a MODEL that is quantized, and decode it on the way"},
     {.name = "copy",

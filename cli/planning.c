@@ -18,12 +18,14 @@ enum qplan_status planning_read(struct planning *p, struct qplan_error *err)
 static void show_budget(const struct planning *p, const struct qplan_budget_facts *facts)
 {
     const double above = facts->bound > 0 ? 100 * (facts->error - facts->bound) / facts->bound : 0;
+    char far[64] = "";
     if (p->task.quiet)
         return;
+    if (above > 0)
+        (void)snprintf(far, sizeof far, "at most %.2g %% above ", above);
     fprintf(stderr,
-            "target: %" PRIu64 " bytes, %.4f bpw, squared error %.6g, at most %.2g %% above the "
-            "least possible%s\n",
-            facts->bytes, facts->bpw, facts->error, above,
+            "target: %" PRIu64 " bytes, %.4f bpw, squared error %.6g, %sthe least possible%s\n",
+            facts->bytes, facts->bpw, facts->error, far,
             facts->raised ? " with head and embeddings at 8 bits or more" : "");
     if (facts->uniform[0])
         fprintf(stderr, "uniform: %" PRIu64 " bytes with %s alone, squared error %.6g\n",

@@ -40,7 +40,9 @@ static void print_formats(FILE *to)
     fputs("Layouts of --format. Each is also read, by inspect, verify, dequantize and, with\n"
           "--requantize, quantize.\n"
           "\n"
-          "A layout whose output is a folder needs a folder with a config.json as MODEL.\n"
+          "A layout whose output is a folder needs a folder with a config.json as MODEL. Without\n"
+          "--dtype or --scheme, the scheme that is named first is the one that other options of\n"
+          "the scheme change.\n"
           "\n",
           to);
     fprintf(to, "  %-20s%-14s%-51s%s\n", "format", "output", "loaded by", "schemes");

@@ -14,7 +14,7 @@
 #define QP_MOST_FUSED 2
 
 /* A tensor that engines want expert by expert. */
-struct qp_fused {
+struct qp_fused_experts {
     size_t n_prefix;    /* of its name, up to the experts */
     const char *single; /* what follows there in the name of one expert, up to its number */
     bool turned;        /* its matrices are [in, out], else [out, in] */
@@ -25,13 +25,30 @@ struct qp_fused {
 /* Whether it is known how models of this type fuse their experts, or that they do not. */
 bool qp_knows_experts(const struct qp_listing *listing);
 
-/* Why experts of models of this type are not split, though it is known how they are fused, or NULL.
- */
+/* Why engines do not load experts of models of this type split, though it is known how they are
+ * fused, or NULL. */
 const char *qp_unsplit_experts(const struct qp_listing *listing);
 
 /* Whether a tensor holds all experts of a layer; how they are in it. */
 bool qp_find_fused_experts(const struct qp_listing *listing, const struct qp_tensor *tensor,
-                           struct qp_fused *out);
+                           struct qp_fused_experts *out);
+
+/* ---- Divided: each projection of all experts in one tensor -------------------------------------
+ */
+
+/*
+ * A tensor of gpt_oss that MLX wants in another form: weights [experts, in, out] turned to
+ * [experts, out, in], and of two projections, whose outputs take turns, each by itself; the biases
+ * of these outputs likewise.
+ */
+struct qp_divided {
+    size_t n_prefix;                  /* of its name, up to the names below */
+    unsigned n;                       /* projections */
+    const char *names[QP_MOST_FUSED]; /* of each, behind the prefix */
+};
+
+bool qp_find_divided_experts(const struct qp_listing *listing, const struct qp_tensor *tensor,
+                             struct qp_divided *out);
 
 /* ---- Single: a tensor for each expert ----------------------------------------------------------
  */
@@ -46,6 +63,13 @@ struct qp_single {
 
 bool qp_find_single(const struct qp_listing *listing, const struct qp_tensor *tensor,
                     struct qp_single *out);
+
+/* Whether a tensor is such a stack; how the experts are in it, under the names of single ones. */
+bool qp_find_stack(const struct qp_listing *listing, const struct qp_tensor *tensor,
+                   struct qp_fused_experts *out);
+
+/* What every name of a stack has. */
+#define QP_STACK_NAME ".switch_mlp."
 
 /* ---- Names -------------------------------------------------------------------------------------
  */

@@ -23,6 +23,10 @@ struct qp_listing {
     const char *shown;            /* the path of the checkpoint, for messages */
     const struct qp_tree *config; /* config.json of a folder, an object; NULL = there is none */
 
+    /* What a layout names as .described_in, likewise, where neither records nor config.json say how
+     * tensors are quantized. */
+    const struct qp_tree *described;
+
     /* Reads bytes of a stored tensor: of the few that say something about others. */
     enum qplan_status (*read)(const struct qp_listing *listing, const struct qplan_entry *entry,
                               uint64_t off, void *out, size_t n, struct qplan_error *err);
@@ -42,6 +46,11 @@ const char *qp_listing_subject(char out[512], const struct qp_listing *listing,
 
 /* The member quantization_config of config.json, by which most tools say what they did, or NULL. */
 const struct qp_tree_value *qp_quantization_config(const struct qp_listing *listing);
+
+/* What says how tensors are quantized, and in *tree the file that says it: that member, or else
+ * "quantization" of the file that a layout names as .described_in. NULL = nothing does. */
+const struct qp_tree_value *qp_description(const struct qp_listing *listing,
+                                           const struct qp_tree **tree);
 
 /* Whether config.json names this method as its quant_method. */
 bool qp_is_quant_method(const struct qp_listing *listing, const char *method);
@@ -109,6 +118,7 @@ struct qp_format {
     bool is_file;          /* an output is a file, never a folder */
     bool is_read_only;     /* nothing is written in it: it has no scheme, variant and config */
     bool has_activations;  /* it can say that activations are quantized while a model runs */
+    bool is_always_active; /* it always says so */
     const char *recipe;    /* that gives the bytes of the tool which defined it, by its name in
                             * records (lib/calibrate); NULL = none is known */
     unsigned rank;         /* of the tensors that it stores; 0 = any */
@@ -140,6 +150,9 @@ struct qp_format {
     /* The key of metadata by which other tools say which tensors are quantized; outputs have none.
      * NULL: no layout of theirs is told so. */
     const char *claim;
+
+    /* The file of JSON by which tools describe a folder where its config.json does not, or NULL. */
+    const char *described_in;
 
     /* Models that it does not take, ended by a row without a pattern, or NULL. */
     const struct qp_refusal *refusals;

@@ -147,6 +147,41 @@ struct qp_span qp_name_in_block(struct qp_span module)
     return (struct qp_span){NULL, 0};
 }
 
+/* The last component of the name of a tensor's module. */
+static struct qp_span last_component(const struct qp_tensor *t)
+{
+    struct qp_span rest = qp_module_of(t), last = {"", 0};
+    while (qp_next_component(&rest, &last)) {
+    }
+    return last;
+}
+
+bool qp_is_embedding(const struct qp_tensor *t)
+{
+    static const char word[] = "embed";
+    const struct qp_span last = last_component(t);
+    for (size_t at = 0; at + sizeof word - 1 <= last.n; at++) {
+        if (memcmp(last.text + at, word, sizeof word - 1) == 0)
+            return true;
+    }
+    return qp_compare_text(last.text, last.n, "wte", 3) == 0 ||
+           qp_compare_text(last.text, last.n, "wpe", 3) == 0;
+}
+
+const char *qp_plain_by_name(const struct qp_tensor *t, bool with_head)
+{
+    static const char *const heads[] = {"lm_head.weight", "cls.predictions.decoder.weight"};
+    if (!qp_name_ends(t->name, t->name_len, ".weight"))
+        return "not named .weight";
+    if (qp_is_embedding(t))
+        return "an embedding: engines load it plain";
+    for (size_t i = 0; with_head && i < sizeof heads / sizeof heads[0]; i++) {
+        if (qp_name_ends(t->name, t->name_len, heads[i]))
+            return "a head: config.json lists it as plain";
+    }
+    return NULL;
+}
+
 void qp_put_left_modules(struct qp_writer *w, const struct qp_outline *o)
 {
     struct qp_spans names = {.list = NULL};

@@ -49,6 +49,15 @@ struct qp_span qp_common_end(struct qp_span module);
 /* What follows the first number of a name, which is that of a block; empty if it has none. */
 struct qp_span qp_name_in_block(struct qp_span module);
 
+/* Whether a tensor is a table of embeddings, by the last component of its module. */
+bool qp_is_embedding(const struct qp_tensor *tensor);
+
+/*
+ * Why engines take a tensor for a plain one by its name, whatever is stored, or NULL: it is no
+ * weight of a linear layer. Where lists of layouts have the head in any case, it is none either.
+ */
+const char *qp_plain_by_name(const struct qp_tensor *tensor, bool with_head);
+
 /*
  * Puts the whole names of the modules that are left as they are, with that of a head, which engines
  * make even where a file has none.

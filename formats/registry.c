@@ -116,6 +116,14 @@ const struct qp_tree_value *qp_quantization_config(const struct qp_listing *list
     return config ? qp_tree_member(config, config->values, "quantization_config") : NULL;
 }
 
+const struct qp_tree_value *qp_description(const struct qp_listing *listing,
+                                           const struct qp_tree **tree)
+{
+    *tree = listing->described ? listing->described : listing->config;
+    return listing->described ? qp_tree_member(*tree, listing->described->values, "quantization")
+                              : qp_quantization_config(listing);
+}
+
 bool qp_model_storage(const struct qp_listing *listing, enum qplan_storage *out)
 {
     static const struct {
@@ -123,7 +131,8 @@ bool qp_model_storage(const struct qp_listing *listing, enum qplan_storage *out)
         enum qplan_storage storage;
     } rows[] = {{"bfloat16", QPLAN_STORAGE_BF16},
                 {"float16", QPLAN_STORAGE_F16},
-                {"float32", QPLAN_STORAGE_F32}};
+                {"float32", QPLAN_STORAGE_F32},
+                {"float64", QPLAN_STORAGE_F64}};
     const struct qp_tree *config = listing->config;
     const struct qp_tree_value *value =
         config ? qp_tree_member(config, config->values, "dtype") : NULL;

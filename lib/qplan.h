@@ -80,6 +80,8 @@ enum qplan_advice {
     QPLAN_ADVICE_EXACT,       /* .exact of qplan_inspect_options proves it with the file that it was
                                * made with; .allow_unproven goes without */
     QPLAN_ADVICE_UNQUANTIZED, /* .allow_unquantized of qplan_inspect_options takes a mere copy */
+    QPLAN_ADVICE_UNRECORDED,  /* other tools may choose codes by data: .allow_unproven of
+                               * qplan_inspect_options only measures those without a record */
     QPLAN_ADVICE_EXCHANGE     /* the source is quantized and the checkpoint is not: the other way
                                * round .against is what was quantized */
 };
@@ -370,6 +372,9 @@ enum qplan_status qplan_checkpoint_decode(struct qplan_checkpoint *checkpoint,
 
 const char *qplan_checkpoint_path(const struct qplan_checkpoint *checkpoint);
 bool qplan_checkpoint_is_folder(const struct qplan_checkpoint *checkpoint);
+
+/* Whether it is a quantized one that counts as a plain one. */
+bool qplan_checkpoint_is_decoded(const struct qplan_checkpoint *checkpoint);
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint);
 size_t qplan_checkpoint_count(const struct qplan_checkpoint *checkpoint);
 
@@ -696,7 +701,10 @@ struct qplan_run {
     unsigned threads;      /* 0 = the CPUs of the affinity mask, capped by the cgroup quota */
     uint64_t memory_bytes; /* cap of the data buffers; 0 = the default of a few MiB a thread */
     enum qplan_isa isa;
-    bool force;                  /* replace an existing output */
+    bool force;              /* replace an existing output */
+    const char *const *copy; /* patterns of files of a folder that dequantize and convert take
+                              * over besides plain ones; a plan has its own */
+    size_t n_copy;
     struct qplan_device *device; /* where tensors are computed; NULL = the CPU */
     /* Called from one thread at a time with the bytes of input done and to do. NULL = silent. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
@@ -847,7 +855,8 @@ struct qplan_inspect_options {
     bool exact; /* with a source: compute every byte of quantized tensors again and compare */
     bool allow_unquantized; /* verify: a mere copy of the source is none */
     bool allow_unproven; /* verify: codes that were rounded by a Hessian, and are not computed again
-                          * by .exact, are none either; they are measured */
+                          * by .exact, are none either, nor those without a record that are not the
+                          * nearest; they are measured */
     /*
      * Files by which errors are weighted too. With .exact they are those that the file was made
      * with: INVALID if the file names others.
@@ -873,11 +882,18 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
                                 const struct qplan_run *run, struct qplan_error *err);
 void qplan_report_free(struct qplan_report *report);
 
+/* What was removed. */
+struct qplan_cleaned {
+    uint64_t n_files, n_bytes;
+};
+
 /*
  * Removes what a run that was killed has left of a folder: path with ".partial" behind it. IO if
- * there is no such folder.
+ * there is no such folder, if it holds what no run has written, or if a run is writing it. removed
+ * may be NULL.
  */
-enum qplan_status qplan_clean(const char *path, struct qplan_error *err);
+enum qplan_status qplan_clean(const char *path, struct qplan_cleaned *removed,
+                              struct qplan_error *err);
 
 /* A number that may be unknown. */
 struct qplan_maybe {

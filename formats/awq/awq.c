@@ -5,6 +5,7 @@
 #include "awq.h"
 
 #include "formats/gptq/gptq.h"
+#include "formats/modules.h"
 #include "lib/model/dtype.h"
 
 #include <string.h>
@@ -68,9 +69,8 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 
 static const char *misfit(const struct qp_tensor *t)
 {
-    if (!qp_name_ends(t->name, t->name_len, ".weight"))
-        return "not named .weight";
-    return t->shape[0] % 8 != 0 ? "columns not a multiple of 8" : NULL;
+    const char *reason = qp_plain_by_name(t, false);
+    return !reason && t->shape[0] % 8 != 0 ? "output channels not a multiple of 8" : reason;
 }
 
 static unsigned make_parts(const struct qp_tensor *tensor, struct qp_arena *arena,

@@ -7,6 +7,7 @@
 #include "bnb.h"
 
 #include "formats/build.h"
+#include "formats/modules.h"
 #include "lib/base/alloc.h"
 
 #include <string.h>
@@ -36,11 +37,10 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 
 static const char *misfit(const struct qp_tensor *t)
 {
-    if (!qp_name_ends(t->name, t->name_len, weight))
-        return "not named .weight";
-    return qp_bnb_is_4bit(t->scheme) && !qp_bnb_dtype((enum qplan_storage)t->storage)
+    const char *reason = qp_plain_by_name(t, true);
+    return !reason && qp_bnb_is_4bit(t->scheme) && !qp_bnb_dtype((enum qplan_storage)t->storage)
                ? "not F32, F16 or BF16"
-               : NULL;
+               : reason;
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)

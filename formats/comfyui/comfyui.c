@@ -104,7 +104,7 @@ static const char *misfit(const struct qp_tensor *t)
     if (!qp_name_ends(t->name, t->name_len, weight))
         return "not named .weight";
     return t->shape[0] % multiple != 0 || t->shape[1] % multiple != 0
-               ? "rows or columns not a multiple of the block"
+               ? "row length or output channels not a multiple of the block"
                : NULL;
 }
 

@@ -4,6 +4,7 @@
 #include "ct.h"
 
 #include "formats/build.h"
+#include "formats/modules.h"
 #include "lib/model/dtype.h"
 
 #include <string.h>
@@ -84,12 +85,13 @@ static unsigned variant(const struct qp_tensor *t, const struct qp_format_option
 /* Engines read rows of packed codes 32 values at a time, and most of them whole blocks alone. */
 static const char *misfit(const struct qp_tensor *t)
 {
-    if (!qp_name_ends(t->name, t->name_len, ".weight"))
-        return "not named .weight";
+    const char *reason = qp_plain_by_name(t, true);
+    if (reason)
+        return reason;
     if (is_block_of_128(t->scheme) && (t->shape[0] % 128 != 0 || t->shape[1] % 128 != 0))
         return "ragged blocks";
     const bool is_packed = t->variant == QP_CT_PACKED && !qp_blocks_of(t->scheme);
-    return is_packed && t->shape[1] % 32 != 0 ? "rows not a multiple of 32" : NULL;
+    return is_packed && t->shape[1] % 32 != 0 ? "row length not a multiple of 32" : NULL;
 }
 
 /* ---- Parts -------------------------------------------------------------------------------------

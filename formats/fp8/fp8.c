@@ -5,8 +5,9 @@
  * A weight M.weight is its codes under that name, and M.weight_scale_inv, which in spite of its
  * name is what codes are multiplied with.
  *
- * Where config.json says so by "scale_fmt": "ue8m0", scales are powers of two: numbers of type F32,
- * or exponents in bytes. Such are read, and not written.
+ * Other tools also store scales as BF16 or F16, and, where config.json says "scale_fmt": "ue8m0",
+ * as exponents in bytes. Such are read, and not written. With that "scale_fmt" scales are meant to
+ * be powers of two, but not all are in folders that engines load: any scale is read.
  */
 #include "formats/build.h"
 #include "formats/modules.h"
@@ -15,27 +16,28 @@
 
 #define BLOCK 128
 
-/* How scales are stored: the first as qplan writes them, the others where they are powers of two.
- */
-enum { FLOATS, POWERS, EXPONENTS, EXPONENTS_U8 };
-
+/* How scales are stored: the first as qplan writes them. */
 static const struct scales {
     enum qplan_storage storage;
     struct qplan_scheme scheme;
 } scales[] = {
-#define SCHEME(type)                                                                               \
+#define SCALES(storage, type)                                                                      \
     {                                                                                              \
-        .dtype = QPLAN_F8E4M3, .granularity = QPLAN_PER_BLOCK, .block_rows = BLOCK,                \
-        .block_cols = BLOCK, .scale_dtype = (type)                                                 \
+        storage,                                                                                   \
+        {                                                                                          \
+            .dtype = QPLAN_F8E4M3, .granularity = QPLAN_PER_BLOCK, .block_rows = BLOCK,            \
+            .block_cols = BLOCK, .scale_dtype = (type)                                             \
+        }                                                                                          \
     }
-    [FLOATS] = {QPLAN_STORAGE_F32, SCHEME(QPLAN_F32)},
-    [POWERS] = {QPLAN_STORAGE_F32, SCHEME(QPLAN_F32)},
-    [EXPONENTS] = {QPLAN_STORAGE_F8_E8M0, SCHEME(QPLAN_E8M0)},
-    [EXPONENTS_U8] = {QPLAN_STORAGE_U8, SCHEME(QPLAN_E8M0)},
-#undef SCHEME
+    SCALES(QPLAN_STORAGE_F32, QPLAN_F32),      SCALES(QPLAN_STORAGE_BF16, QPLAN_BF16),
+    SCALES(QPLAN_STORAGE_F16, QPLAN_F16),      SCALES(QPLAN_STORAGE_U8, QPLAN_E8M0),
+    SCALES(QPLAN_STORAGE_F8_E8M0, QPLAN_E8M0),
+#undef SCALES
 };
 
-static const char weight[] = ".weight", scale_suffix[] = "_scale_inv";
+#define N_SCALES (sizeof scales / sizeof scales[0])
+
+static const char scale_suffix[] = "_scale_inv";
 
 /* ---- What is stored ----------------------------------------------------------------------------
  */
@@ -55,16 +57,16 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 /* Engines that load several weights as one, or share one out, want whole blocks of each. */
 static const char *misfit(const struct qp_tensor *t)
 {
-    if (!qp_name_ends(t->name, t->name_len, weight))
-        return "not named .weight";
-    return t->shape[0] % BLOCK != 0 || t->shape[1] % BLOCK != 0 ? "ragged blocks" : NULL;
+    const char *reason = qp_plain_by_name(t, true);
+    const bool is_ragged = t->shape[0] % BLOCK != 0 || t->shape[1] % BLOCK != 0;
+    return !reason && is_ragged ? "ragged blocks" : reason;
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)
 {
     (void)t;
     (void)options;
-    return FLOATS;
+    return 0;
 }
 
 static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, struct qp_part *parts,
@@ -84,7 +86,6 @@ static unsigned make_parts(const struct qp_tensor *t, struct qp_arena *arena, st
         .role = QP_CODES, .place = &codes, .matrix = {rows, cols}, .entry = &entries[0]};
     parts[1] = (struct qp_part){.role = QP_SCALE,
                                 .place = qp_scale_place(t->scheme->scale_dtype),
-                                .of_powers = t->variant == POWERS,
                                 .matrix = sets,
                                 .entry = &entries[1]};
     return 2;
@@ -98,8 +99,8 @@ static bool is(const struct qp_listing *listing)
     return qp_is_quant_method(listing, "fp8");
 }
 
-/* Whether scales are powers of two. Those that qplan writes, and records, are any floats. */
-static enum qplan_status read_scale_fmt(const struct qp_listing *listing, bool *powers,
+/* Whether scales may be exponents. Those that qplan writes, and records, are floats. */
+static enum qplan_status read_scale_fmt(const struct qp_listing *listing, bool *exponents,
                                         struct qplan_error *err)
 {
     const struct qp_tree *tree = listing->config;
@@ -107,24 +108,27 @@ static enum qplan_status read_scale_fmt(const struct qp_listing *listing, bool *
         qp_tree_member(tree, qp_quantization_config(listing), "scale_fmt");
     const bool recorded = qp_has_records(listing);
     char shown[QP_QUOTED];
-    *powers = fmt && qp_tree_is_string(tree, fmt, "ue8m0");
-    if (!fmt || (*powers && !recorded) || qp_tree_is_string(tree, fmt, "float"))
+    *exponents = fmt && qp_tree_is_string(tree, fmt, "ue8m0");
+    if (!fmt || (*exponents && !recorded) || qp_tree_is_string(tree, fmt, "float"))
         return QPLAN_OK;
     return qp_fail(err, QPLAN_ERR_INVALID, tree->name, "scale_fmt: expected %s, found %s",
                    recorded ? "float, as the scales are that are recorded" : "float or ue8m0",
                    qp_tree_show(shown, tree, fmt));
 }
 
-/* How the scales of a weight are stored: of powers of two the type of the scales tells. */
+/* How the scales of a weight are stored, which their type tells: as floats of 32 bits, if it is
+ * none of those that they may have. */
 static unsigned scales_of(const struct qp_listing *listing, const struct qplan_entry *codes,
-                          bool powers)
+                          bool exponents)
 {
     const struct qplan_entry *entry =
         qp_listing_sibling(listing, codes->name, codes->name_len, scale_suffix);
-    unsigned kind = powers ? EXPONENTS_U8 : FLOATS;
-    while (kind > POWERS && (!entry || entry->storage != scales[kind].storage))
-        kind--;
-    return kind;
+    for (unsigned i = 0; entry && i < N_SCALES; i++) {
+        if (entry->storage == scales[i].storage &&
+            (exponents || scales[i].scheme.scale_dtype != QPLAN_E8M0))
+            return i;
+    }
+    return 0;
 }
 
 static enum qplan_status check_config(const struct qp_listing *listing, struct qplan_error *err)
@@ -159,11 +163,11 @@ static bool are_codes(const struct qplan_entry *entry)
 static enum qplan_status describe(const struct qp_listing *listing, struct qp_arena *arena,
                                   struct qp_tensor **tensors, size_t *n, struct qplan_error *err)
 {
-    bool powers;
+    bool exponents;
     enum qplan_storage storage = QPLAN_STORAGE_F32;
     (void)arena; /* all that a tensor points to is in the listing */
     QP_TRY(check_config(listing, err));
-    QP_TRY(read_scale_fmt(listing, &powers, err));
+    QP_TRY(read_scale_fmt(listing, &exponents, err));
     (void)qp_model_storage(listing, &storage);
     for (size_t i = 0; i < listing->n_entries; i++) {
         const struct qplan_entry *entry = &listing->entries[i];
@@ -176,7 +180,7 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
             continue;
         if (entry->rank != 2 || qp_entry_elements(entry) == 0)
             return refuse(listing, entry, "expected codes with two axes", err);
-        const unsigned kind = scales_of(listing, entry, powers);
+        const unsigned kind = scales_of(listing, entry, exponents);
         const struct qp_tensor t = {.name = entry->name,
                                     .name_len = entry->name_len,
                                     .shape = entry->shape,
@@ -218,9 +222,10 @@ const struct qp_format qp_format_fp8 = {
     .name = "fp8",
     .loaded_by = "vLLM, SGLang, transformers",
     .schemes = "fp8:b128x128",
-    .reads = "scales that are powers of two",
+    .reads = "scales of BF16 and F16, or powers of two",
     .scheme = "fp8:b128x128",
     .is_folder = true,
+    .is_always_active = true,
     .select = "linear",
     .recipe = "reference:transformers",
     .rank = 2,

@@ -4,6 +4,7 @@
  */
 #include "gptq.h"
 
+#include "formats/modules.h"
 #include "lib/model/dtype.h"
 
 #include <string.h>
@@ -32,14 +33,15 @@ const char *qp_gptq_fit(struct qplan_scheme *scheme)
     return NULL;
 }
 
-/* Kernels read words of codes and of zero points, and so many columns at a time. */
+/* Kernels read words of codes and of zero points, and so many output channels at a time. */
 const char *qp_gptq_misfit(const struct qp_tensor *t)
 {
-    if (!qp_name_ends(t->name, t->name_len, ".weight"))
-        return "not named .weight";
+    const char *reason = qp_plain_by_name(t, false);
+    if (reason)
+        return reason;
     if (t->shape[1] % 32 != 0)
-        return "rows not a multiple of 32";
-    return t->shape[0] % 32 != 0 ? "columns not a multiple of 32" : NULL;
+        return "row length not a multiple of 32";
+    return t->shape[0] % 32 != 0 ? "output channels not a multiple of 32" : NULL;
 }
 
 unsigned qp_gptq_variant(const struct qp_tensor *tensor, const struct qp_format_options *options)

@@ -42,13 +42,24 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
     return NULL;
 }
 
+/* Models that transformers has with gate and up of all experts in one tensor, and saves otherwise.
+ * Where they can be stacked (experts.h) they are, and no tensor has such a name any more. */
+#define FUSED_IN_MEMORY                                                                            \
+    "afmoe cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe exaone_moe "        \
+    "flex_olmo glm4_moe glm4_moe_lite glm_moe_dsa hunyuan_v1_moe olmoe qwen2_moe qwen3_moe "       \
+    "qwen3_next solar_open"
+
 /* What mlx-lm makes something else of while it loads, which it does well with plain tensors only;
  * and it has no vision towers. */
 static const struct qp_refusal refusals[] = {
     {NULL, ".kv_b_proj.", "mlx-lm divides kv_b_proj of MLA by heads, and quantizes it anew"},
     {QP_CONV1D_TYPES, ".h.#.", "mlx-lm turns the weights of Conv1D"},
-    {"gpt_oss", ".experts.gate_up_proj",
-     "mlx-lm takes apart experts of gpt_oss as they are in mxfp4, not plain ones"},
+    {"llama4_text", ".experts.", "mlx-lm knows no experts in text models of llama4"},
+    {"granitemoe granitemoehybrid granitemoeshared", ".block_sparse_moe.experts.",
+     "mlx-lm loads the experts of such a model in one tensor, not one by one"},
+    {FUSED_IN_MEMORY, ".mlp.experts.gate_up_proj",
+     "mlx-lm loads the experts of such a model one by one or stacked, not with gate and up in one "
+     "tensor"},
     {NULL, "visual.", "mlx-lm has no vision towers"},
     {NULL, "vision_tower.", "mlx-lm has no vision towers"},
     {NULL, "vision_model.", "mlx-lm has no vision towers"},
@@ -59,10 +70,12 @@ static const struct qp_refusal refusals[] = {
 static const char *misfit(const struct qp_tensor *t)
 {
     if (!qp_name_ends(t->name, t->name_len, suffix))
-        return "not named .weight";
-    if (strstr(t->name, ".experts.")) /* mlx-lm stacks those that are plain */
+        return t->rank == 3 && strstr(t->name, ".experts.") ? "3-D experts" : "not named .weight";
+    const char *experts = strstr(t->name, ".experts."); /* mlx-lm stacks single ones if plain */
+    if (experts && (t->rank != 3 || !strstr(experts, "_proj.weight")))
         return "experts that are not stacked";
-    return t->rank == 2 || (t->rank == 3 && strstr(t->name, ".switch_mlp.")) ? NULL : "not 2-D";
+    return t->rank == 2 || experts || (t->rank == 3 && strstr(t->name, ".switch_mlp.")) ? NULL
+                                                                                        : "not 2-D";
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)

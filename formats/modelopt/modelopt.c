@@ -3,6 +3,9 @@
  *
  * A weight M.weight of a linear layer is M.weight, two codes in a byte, M.weight_scale and
  * M.weight_scale_2, the factor of the scales, which tensors that are loaded as one share.
+ *
+ * Folders say so in config.json, or, as ModelOpt first wrote them, in hf_quant_config.json alone,
+ * under other keys but with the same names and numbers.
  */
 #include "formats/blocks.h"
 #include "formats/build.h"
@@ -37,7 +40,7 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 
 static const char *misfit(const struct qp_tensor *t)
 {
-    return qp_name_ends(t->name, t->name_len, suffix) ? NULL : "not named .weight";
+    return qp_plain_by_name(t, true);
 }
 
 static unsigned variant(const struct qp_tensor *t, const struct qp_format_options *options)
@@ -98,7 +101,12 @@ static void put_config(struct qp_writer *w, const struct qp_outline *o)
 
 static bool is(const struct qp_listing *listing)
 {
-    return qp_is_quant_method(listing, "modelopt");
+    const struct qp_tree *tree;
+    const struct qp_tree_value *said = qp_description(listing, &tree);
+    const struct qp_tree_value *algo = said ? qp_tree_member(tree, said, "quant_algo") : NULL;
+    if (tree == listing->config)
+        return qp_is_quant_method(listing, "modelopt");
+    return said && !(algo && qp_tree_is_null(algo)); /* of a KV cache alone */
 }
 
 /* A number of config.json, which may be left out, is that of nvfp4. */
@@ -151,8 +159,8 @@ static enum qplan_status check_groups(const struct qp_tree *tree,
 
 static enum qplan_status check_config(const struct qp_listing *listing, struct qplan_error *err)
 {
-    const struct qp_tree *tree = listing->config;
-    const struct qp_tree_value *config = qp_quantization_config(listing);
+    const struct qp_tree *tree;
+    const struct qp_tree_value *config = qp_description(listing, &tree);
     const struct qp_tree_value *algo = qp_tree_member(tree, config, "quant_algo");
     char shown[QP_QUOTED];
     if (!qp_tree_is_string(tree, algo, WEIGHT_ONLY) && !qp_tree_is_string(tree, algo, WITH_INPUTS))
@@ -253,6 +261,7 @@ const struct qp_format qp_format_modelopt = {
     .name = "modelopt",
     .loaded_by = "TensorRT-LLM, vLLM",
     .schemes = "nvfp4",
+    .reads = "folders described in hf_quant_config.json alone",
     .scheme = "nvfp4",
     .is_folder = true,
     .select = "linear",
@@ -260,6 +269,7 @@ const struct qp_format qp_format_modelopt = {
     .rank = 2,
     .has_shared_factors = true,
     .has_one_scheme = true,
+    .described_in = "hf_quant_config.json",
     .inputs = inputs,
     .n_variants = 1,
     .is = is,

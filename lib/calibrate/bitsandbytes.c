@@ -113,14 +113,7 @@ static bool makes(const struct qplan_scheme *scheme)
 }
 
 const struct qp_calibrator qp_recipe_bitsandbytes = {
-    .name = "reference:bitsandbytes",
-    .method = "minmax",
-    .can_clip = true,
-    .from_source = true,
-    .passes = 1,
-    .state_bytes = 2 * sizeof(double),
-    .see = qp_ranges_see,
-    .merge = qp_ranges_merge,
+    QP_RECIPE("reference:bitsandbytes"),
     .finish = finish,
     .codes = make_codes,
     .makes = makes,

@@ -19,7 +19,7 @@ static const struct {
     bool (*read)(const char *parameter, struct qp_calibrator *out);
 } methods[] = {
     {"minmax", &qp_calibrate_minmax, NULL},
-    {"mse:fast", &qp_calibrate_mse[0], NULL},
+    {"mse[:fast]", &qp_calibrate_mse[0], NULL},
     {"mse:best", &qp_calibrate_mse[1], NULL},
     {"mse:exact", &qp_calibrate_mse[2], NULL},
     {"percentile:P", &qp_calibrate_percentile, qp_percentile_read},

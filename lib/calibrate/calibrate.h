@@ -20,6 +20,9 @@
 #include "lib/base/arena.h"
 #include "lib/base/error.h"
 
+struct qp_recipe_codes;
+struct qp_recipe_run;
+
 /* The tensor at hand, and what chooses its parameters. */
 struct qp_calibration {
     const struct qp_calibrator *calibrator;
@@ -64,6 +67,7 @@ struct qp_calibrator {
     bool weighted;      /* and they are */
     bool rounds;        /* codes are made by a Hessian, when the parameters are stored */
     bool large_state;   /* of a set: ->choose needs that of one set alone, besides its ranges */
+    bool wants_many;    /* sets of fewer values than the parameter are clipped too far */
     unsigned level;     /* how much is tried, where the row is one of several */
     uint64_t parameter; /* of a method that has one: NAME:PARAMETER */
     unsigned passes;    /* over all values of a set, before its parameters are known */
@@ -101,6 +105,10 @@ struct qp_calibrator {
      */
     void (*codes)(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
                   const void *scale, const int32_t *zero, uint8_t *codes);
+
+    /* Of a recipe whose codes are made run by run in one way: that way (recipe.h). */
+    void (*encode)(const struct qp_recipe_codes *to, const struct qp_recipe_run *run, float *values,
+                   uint8_t *codes);
 
     /* Whether it makes codes of a scheme; of a method NULL = of any. */
     bool (*makes)(const struct qplan_scheme *scheme);
@@ -174,11 +182,17 @@ bool qp_calibrator_recorded(const char *name, const struct qplan_scheme *scheme,
 bool qp_is_recipe(const char *name);
 
 /*
- * How far a scale that does not follow from the source alone may be from minmax's: what a proof can
- * say of it. Wider than any search goes.
+ * How far a scale that does not follow from the source alone may be from minmax's, in size: what a
+ * proof can say of it. No search takes one that is farther.
  */
 #define QP_SCALE_LEAST (1.0 / 256)
 #define QP_SCALE_MOST  4.0
+
+static inline bool qp_scale_is_near(double scale, double minmax)
+{
+    const double size = scale < 0 ? -scale : scale;
+    return size >= minmax * QP_SCALE_LEAST && size <= minmax * QP_SCALE_MOST;
+}
 
 /* Whether a calibrator takes values of this type: no tool that has a recipe stores f64. */
 static inline bool qp_calibrator_takes(const struct qp_calibrator *calibrator,

@@ -147,27 +147,6 @@ static void blocks_encode(const struct qp_recipe_codes *to, const struct qp_reci
 /* ---- Rows --------------------------------------------------------------------------------------
  */
 
-static void fp8_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                      const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, fp8_encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
-static void int8_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                       const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, int8_encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
-static void block_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                        const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, blocks_encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
 static bool makes_fp8(const struct qplan_scheme *scheme)
 {
     return qp_recipe_is_floats(scheme, QPLAN_F32);
@@ -183,14 +162,15 @@ static bool makes_blocks(const struct qplan_scheme *scheme)
     return qp_recipe_is_floats(scheme, QPLAN_E8M0) || qp_recipe_is_floats(scheme, QPLAN_F8E4M3);
 }
 
-#define ROW                                                                                        \
-    .name = "reference:comfy-kitchen", .method = "minmax", .can_clip = true, .from_source = true,  \
-    .passes = 1, .state_bytes = 2 * sizeof(double), .see = qp_ranges_see, .merge = qp_ranges_merge
-
-const struct qp_calibrator qp_recipe_comfy_fp8 = {ROW, .finish = fp8_finish, .codes = fp8_codes,
-                                                  .makes = makes_fp8};
-const struct qp_calibrator qp_recipe_comfy_int8 = {ROW, .finish = int8_finish, .codes = int8_codes,
-                                                   .makes = makes_int8};
-const struct qp_calibrator qp_recipe_comfy_blocks = {ROW, .finish = blocks_finish,
-                                                     .codes = block_codes, .makes = makes_blocks,
+const struct qp_calibrator qp_recipe_comfy_fp8 = {QP_RECIPE("reference:comfy-kitchen"),
+                                                  .finish = fp8_finish, .codes = qp_recipe_encode,
+                                                  .encode = fp8_encode, .makes = makes_fp8};
+const struct qp_calibrator qp_recipe_comfy_int8 = {QP_RECIPE("reference:comfy-kitchen"),
+                                                   .finish = int8_finish, .codes = qp_recipe_encode,
+                                                   .encode = int8_encode, .makes = makes_int8};
+const struct qp_calibrator qp_recipe_comfy_blocks = {QP_RECIPE("reference:comfy-kitchen"),
+                                                     .finish = blocks_finish,
+                                                     .codes = qp_recipe_encode,
+                                                     .encode = blocks_encode,
+                                                     .makes = makes_blocks,
                                                      .factor = nvfp4_factor};

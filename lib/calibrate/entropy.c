@@ -320,6 +320,7 @@ const struct qp_calibrator qp_calibrate_entropy = {
     .nearest = true,
     .from_source = true,
     .large_state = true,
+    .wants_many = true,
     .parameter = BINS_USUAL,
     .passes = 2,
     .state_bytes = BINS_USUAL * sizeof(uint64_t),

@@ -62,23 +62,7 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
         codes[i] = (uint8_t)(int32_t)qp_recipe_clamp(t[i], least, most);
 }
 
-static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                       const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
 const struct qp_calibrator qp_recipe_gptqmodel = {
-    .name = "reference:gptqmodel",
-    .method = "minmax",
-    .can_clip = true,
-    .from_source = true,
-    .passes = 1,
-    .state_bytes = 2 * sizeof(double),
-    .see = qp_ranges_see,
-    .merge = qp_ranges_merge,
-    .finish = finish,
-    .codes = make_codes,
+    QP_RECIPE("reference:gptqmodel"), .finish = finish, .codes = qp_recipe_encode, .encode = encode,
     .makes = qp_recipe_is_integers,
 };

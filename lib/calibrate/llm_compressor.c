@@ -117,13 +117,6 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
         codes[i] = (uint8_t)qp_steps_f32(qp_recipe_clamp(t[i], least, most));
 }
 
-static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                       const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
 /* Scales are of the type of the weights. */
 static bool makes(const struct qplan_scheme *scheme)
 {
@@ -132,15 +125,9 @@ static bool makes(const struct qplan_scheme *scheme)
 }
 
 const struct qp_calibrator qp_recipe_llm_compressor = {
-    .name = "reference:llm-compressor",
-    .method = "minmax",
-    .can_clip = true,
-    .from_source = true,
-    .passes = 1,
-    .state_bytes = 2 * sizeof(double),
-    .see = qp_ranges_see,
-    .merge = qp_ranges_merge,
+    QP_RECIPE("reference:llm-compressor"),
     .finish = finish,
-    .codes = make_codes,
+    .codes = qp_recipe_encode,
+    .encode = encode,
     .makes = makes,
 };

@@ -92,13 +92,6 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
     qp_recipe_floats(to->c, run->n, t, codes);
 }
 
-static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                       const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
 static bool makes(const struct qplan_scheme *scheme)
 {
     return qp_recipe_is_floats(scheme, QPLAN_E8M0) || qp_recipe_is_floats(scheme, QPLAN_F8E4M3);
@@ -116,16 +109,10 @@ static const struct qp_fused fused[] = {
 };
 
 const struct qp_calibrator qp_recipe_llm_compressor_blocks = {
-    .name = "reference:llm-compressor",
-    .method = "minmax",
-    .can_clip = true,
-    .from_source = true,
-    .passes = 1,
-    .state_bytes = 2 * sizeof(double),
-    .see = qp_ranges_see,
-    .merge = qp_ranges_merge,
+    QP_RECIPE("reference:llm-compressor"),
     .finish = finish,
-    .codes = make_codes,
+    .codes = qp_recipe_encode,
+    .encode = encode,
     .makes = makes,
     .factor = factor,
     .fused = fused,

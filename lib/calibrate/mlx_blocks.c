@@ -120,28 +120,12 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
         qp_recipe_floats(to->c, run->n, t, codes);
 }
 
-static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                       const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
 static bool makes(const struct qplan_scheme *scheme)
 {
     return qp_recipe_is_floats(scheme, QPLAN_E8M0) || qp_recipe_is_floats(scheme, QPLAN_F8E4M3);
 }
 
 const struct qp_calibrator qp_recipe_mlx_blocks = {
-    .name = "reference:mlx",
-    .method = "minmax",
-    .can_clip = true,
-    .from_source = true,
-    .passes = 1,
-    .state_bytes = 2 * sizeof(double),
-    .see = qp_ranges_see,
-    .merge = qp_ranges_merge,
-    .finish = finish,
-    .codes = make_codes,
-    .makes = makes,
+    QP_RECIPE("reference:mlx"), .finish = finish, .codes = qp_recipe_encode,
+    .encode = encode,           .makes = makes,
 };

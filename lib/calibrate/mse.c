@@ -254,20 +254,22 @@ double qp_mse_stored(const struct qp_calibration *c, double x)
     return y;
 }
 
-bool qp_mse_is_good(const struct qp_calibration *c, double scale)
+bool qp_mse_is_good(const struct qp_calibration *c, const struct qp_mse_known *known, double scale)
 {
     const double limit = c->kernels->work_bytes == sizeof(double) ? DBL_MAX : FLT_MAX;
-    return fabs(scale) > 0 && fabs(scale) * (1 << c->rule->type->span) <= limit;
+    return fabs(scale) > 0 && fabs(scale) * (1 << c->rule->type->span) <= limit &&
+           (!c->calibrator->weighted || qp_scale_is_near(scale, known->last[0].scale));
 }
 
-/* The best parameters so far; minmax's where a type cannot hold them. */
+/* The best parameters so far; minmax's where a type cannot hold them, or nothing could prove them.
+ */
 static struct qp_mse_params best_params(const struct qp_calibration *c,
                                         const struct qp_mse_known *known)
 {
     const double scale = qp_mse_stored(c, known->scale / known->unit);
     const double bias = known->bias == 0 ? 0 : qp_mse_stored(c, known->bias / known->unit);
     const double limit = c->kernels->work_bytes == sizeof(double) ? DBL_MAX : FLT_MAX;
-    if (known->score == 0 || !qp_mse_is_good(c, scale) || !(fabs(bias) <= limit))
+    if (known->score == 0 || !qp_mse_is_good(c, known, scale) || !(fabs(bias) <= limit))
         return known->last[0];
     return (struct qp_mse_params){
         scale, c->rule->kind == QP_CODES_BIASED ? qp_bias_bits((float)bias) : known->best.zero};

@@ -140,9 +140,12 @@ static inline bool qp_mse_tries_scales(const struct qp_code_rule *rule)
  */
 bool qp_mse_is_positive(const struct qp_calibration *c);
 
-/* A number in the type of stored scales; parameters that are good enough to be tried. */
+/*
+ * A number in the type of stored scales; whether one is good enough to be tried for a set: it can
+ * be used, and where errors are weighted it is near minmax's.
+ */
 double qp_mse_stored(const struct qp_calibration *c, double x);
-bool qp_mse_is_good(const struct qp_calibration *c, double scale);
+bool qp_mse_is_good(const struct qp_calibration *c, const struct qp_mse_known *known, double scale);
 
 /*
  * Whether a pass of trials is left out: what follows on an offset is found slowly, other codes

@@ -102,7 +102,7 @@ static bool few(const struct qp_calibration *c, const struct qp_mse_known *known
     if (i == 0)
         return true;
     out->params.scale = scale;
-    return scale >= minmax * QP_SCALE_LEAST && scale <= minmax * QP_SCALE_MOST &&
+    return qp_scale_is_near(scale, minmax) &&
            zero_for(c->rule, known, scale, move == 2 ? -1 : move, &out->params.zero);
 }
 
@@ -159,7 +159,7 @@ static bool any(const struct qp_calibration *c, const struct qp_mse_known *known
     }
     out->share = is_near ? near_best(known, k, out) : in_window(c, part, k, out);
     out->params.scale = qp_mse_stored(c, out->share * (most / c->rule->type->largest));
-    return qp_mse_is_good(c, out->params.scale);
+    return qp_mse_is_good(c, known, out->params.scale);
 }
 
 unsigned qp_mse_n_scales(const struct qp_calibration *c, unsigned part)

@@ -90,6 +90,13 @@ void qp_recipe_make_codes(const struct qp_recipe_codes *to, const struct qp_tile
     qp_recipe_walk(to->c, tile, src, encode_run, &codes);
 }
 
+void qp_recipe_encode(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                      const void *scale, const int32_t *zero, uint8_t *codes)
+{
+    const struct qp_recipe_codes to = {c, scale, zero, codes, c->calibrator->encode};
+    qp_recipe_make_codes(&to, tile, src);
+}
+
 /* ---- Scales and codes --------------------------------------------------------------------------
  */
 

@@ -46,6 +46,15 @@ struct qp_recipe_codes {
 void qp_recipe_make_codes(const struct qp_recipe_codes *to, const struct qp_tile *tile,
                           const void *src);
 
+/* ->codes of recipes that have ->encode. */
+void qp_recipe_encode(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
+                      const void *scale, const int32_t *zero, uint8_t *codes);
+
+/* What most recipes have in common: scales by the range of each set, which may be too small. */
+#define QP_RECIPE(NAME)                                                                            \
+    .name = (NAME), .method = "minmax", .can_clip = true, .from_source = true, .passes = 1,        \
+    .state_bytes = 2 * sizeof(double), .see = qp_ranges_see, .merge = qp_ranges_merge
+
 /* ---- Steps that recipes have in common ---------------------------------------------------------
  */
 

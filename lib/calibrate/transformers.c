@@ -41,28 +41,15 @@ static void encode(const struct qp_recipe_codes *to, const struct qp_recipe_run 
     qp_recipe_floats(to->c, run->n, x, codes);
 }
 
-static void make_codes(const struct qp_calibration *c, const struct qp_tile *tile, const void *src,
-                       const void *scale, const int32_t *zero, uint8_t *codes)
-{
-    const struct qp_recipe_codes to = {c, scale, zero, codes, encode};
-    qp_recipe_make_codes(&to, tile, src);
-}
-
 static bool makes(const struct qplan_scheme *scheme)
 {
     return scheme->dtype == QPLAN_F8E4M3 && scheme->scale_dtype == QPLAN_F32;
 }
 
 const struct qp_calibrator qp_recipe_transformers = {
-    .name = "reference:transformers",
-    .method = "minmax",
-    .can_clip = true,
-    .from_source = true,
-    .passes = 1,
-    .state_bytes = 2 * sizeof(double),
-    .see = qp_ranges_see,
-    .merge = qp_ranges_merge,
+    QP_RECIPE("reference:transformers"),
     .finish = finish,
-    .codes = make_codes,
+    .codes = qp_recipe_encode,
+    .encode = encode,
     .makes = makes,
 };

@@ -2,7 +2,8 @@
  * convert_checkpoint.c - the codes and parameters of a quantized checkpoint in another layout,
  * streaming. A plan says what is stored where, as it does for quantize; values go from the part of
  * the one layout to that of the other, and no arithmetic is done on them, but that codes without a
- * sign become those with one, and the other way round.
+ * sign become those with one, and the other way round, and that the biases of symmetric codes
+ * follow from their scales.
  */
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
@@ -13,6 +14,8 @@
 #include "lib/run/job.h"
 #include "lib/store/parts.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- The plan ----------------------------------------------------------------------------------
@@ -29,26 +32,29 @@ static enum qplan_status refuse(const struct qplan_plan *plan, const struct qp_t
                    instead ? "expected " : "", instead ? instead : reason);
 }
 
-/* The scheme of a tensor as the layout has it: the same but for the sign of codes. */
+/*
+ * The scheme of a tensor as the layout has it: the same but for the sign of codes, and for the bias
+ * of symmetric ones, which says the same as their zero point.
+ */
 static enum qplan_status fit_scheme(struct qplan_plan *plan, struct qp_plan_tensor *t,
                                     struct qplan_error *err)
 {
     const struct qp_tensor *source = t->source;
     struct qplan_scheme scheme = *source->scheme, usual;
     char stored[QPLAN_SCHEME_TEXT];
-    scheme.scale_given = true;
+    scheme.scale_given = true; /* so that no layout takes another type of them */
+    scheme.bias &= scheme.asymmetric;
     if (qplan_scheme_default(&usual, scheme.dtype, NULL) != QPLAN_OK)
         return refuse(plan, source, "a type of codes that is written", NULL, err);
     const char *instead =
         qp_format_fit(plan->format, &scheme, (enum qplan_storage)source->storage, &plan->options);
     if (instead)
         return refuse(plan, source, instead, NULL, err);
-    if (scheme.scale_dtype != source->scheme->scale_dtype)
-        return refuse(plan, source, "scales of the type of the weights", NULL, err);
-    if (scheme.bias != source->scheme->bias)
+    if (scheme.asymmetric && scheme.bias != source->scheme->bias)
         return refuse(plan, source, "a bias", NULL, err);
     struct qplan_scheme as_before = scheme;
     as_before.dtype = source->scheme->dtype;
+    as_before.bias = source->scheme->bias;
     if (!qp_scheme_equal(&as_before, source->scheme) ||
         qplan_dtype_bits(scheme.dtype) != qplan_dtype_bits(source->scheme->dtype)) {
         (void)qplan_scheme_format(&scheme, stored);
@@ -127,7 +133,7 @@ static enum qplan_status check_factor(const struct qplan_plan *plan, const struc
 }
 
 static enum qplan_status make_plan(struct qplan_plan *plan, const char *out_path,
-                                   struct qplan_error *err)
+                                   const struct qplan_run *run, struct qplan_error *err)
 {
     const struct qp_source *source = &plan->checkpoint->source;
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -137,7 +143,7 @@ static enum qplan_status make_plan(struct qplan_plan *plan, const char *out_path
     plan->output_name = qp_arena_join(&plan->arena, out_path, strlen(out_path), "");
     if (!plan->output_name)
         return qp_fail_memory(err, "plan", strlen(out_path));
-    QP_TRY(qp_side_find(&plan->side, source, NULL, 0, &plan->arena, err));
+    QP_TRY(qp_side_find_more(&plan->side, source, run, &plan->arena, err));
     QP_TRY(qp_plan_layout(plan, err));
     QP_TRY(compare_scales(plan, err));
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -154,15 +160,17 @@ static enum qplan_status make_plan(struct qplan_plan *plan, const char *out_path
 
 /*
  * A stored tensor of the output: a part of a quantized tensor, or one that is kept. Or else zero
- * points of the source that the output leaves out, because its layout knows those of a symmetric
- * tensor: they are read and proven to be these.
+ * points or biases of the source that the output leaves out, because its layout knows those of a
+ * symmetric tensor: they are read and proven to be these.
  */
 struct item {
     const struct qp_plan_tensor *tensor;
-    const struct qp_part *to;   /* NULL = kept, or left out */
-    const struct qp_part *from; /* NULL = kept, or made: zero points of a symmetric tensor */
-    uint8_t added;              /* to each code, modulo 256 */
-    uint64_t least;             /* values that are done together, or a multiple of it */
+    const struct qp_part *to;     /* NULL = kept, or left out */
+    const struct qp_part *from;   /* NULL = kept, or made: zero points of a symmetric tensor; of
+                                   * biases that are made or left out the scales */
+    const struct qp_part *biases; /* that are left out; NULL = none are */
+    uint8_t added;                /* to each code, modulo 256 */
+    uint64_t least;               /* values that are done together, or a multiple of it */
 };
 
 struct engine {
@@ -286,6 +294,53 @@ static enum qplan_status check_middle(const struct engine *e, const struct item 
     return QPLAN_OK;
 }
 
+/*
+ * The biases of symmetric codes in place of n scales: 0 less as many steps as the middle of the
+ * codes is above the lowest. A multiple by a power of two is exact unless it is too large.
+ */
+static enum qplan_status make_biases(const struct engine *e, const struct item *item,
+                                     uint8_t *values, size_t n, struct qplan_error *err)
+{
+    const struct qplan_scheme *scheme = item->tensor->source->scheme;
+    const struct qp_work_kernels *f32 = qp_source_kernels(QPLAN_F32, e->job.run->isa)->work;
+    const float steps = -(float)(1 << (qplan_dtype_bits(scheme->dtype) - 1));
+    const size_t value_bytes = qp_float_bytes(scheme->scale_dtype);
+    float made[256], stored[256];
+    for (size_t at = 0, k; at < n; at += k) {
+        uint8_t *here = values + at * value_bytes;
+        k = n - at < 256 ? n - at : 256;
+        f32->load(scheme->scale_dtype, k, here, made);
+        for (size_t i = 0; i < k; i++)
+            made[i] = steps * made[i];
+        f32->store(scheme->scale_dtype, k, made, here);
+        f32->load(scheme->scale_dtype, k, here, stored);
+        for (size_t i = 0; i < k; i++) {
+            if (!(stored[i] == made[i] && fabsf(made[i]) <= FLT_MAX))
+                return refuse(e->plan, item->tensor->source,
+                              "scales so small that their biases are numbers", NULL, err);
+        }
+    }
+    return QPLAN_OK;
+}
+
+/* Biases that follow from scales: they are written, or proven to be those of the source. */
+static enum qplan_status do_biases(struct engine *e, const struct item *item, uint64_t pos,
+                                   size_t n, const struct buffers *b, struct qplan_error *err)
+{
+    uint8_t *values;
+    const void *found;
+    QP_TRY(get_values(e, item, pos, n, b->room, &values, err));
+    QP_TRY(make_biases(e, item, values, n, err));
+    if (item->to)
+        return qp_part_put(&e->outs, item->to, pos, n, e->job.run->isa, values, b->image, put_bytes,
+                           e, err);
+    QP_TRY(qp_part_get(&e->plan->checkpoint->source, item->biases, pos, n, e->job.run->isa,
+                       b->image, &found, NULL, err));
+    return memcmp(found, values, n * bytes_of_value(item)) == 0
+               ? QPLAN_OK
+               : refuse(e->plan, item->tensor->source, "the biases of symmetric codes", NULL, err);
+}
+
 static enum qplan_status do_unit(struct engine *e, const struct item *item, uint64_t pos,
                                  uint64_t n, const struct buffers *b, struct qplan_error *err)
 {
@@ -293,6 +348,8 @@ static enum qplan_status do_unit(struct engine *e, const struct item *item, uint
     if (is_kept(item))
         return qp_outs_copy(&e->outs, item->tensor->result.entry, &e->plan->checkpoint->source,
                             item->tensor->source->entry, pos, n, b->room, err);
+    if (item->biases || (item->to && item->to->role == QP_BIAS && item->from->role == QP_SCALE))
+        return do_biases(e, item, pos, (size_t)n, b, err);
     QP_TRY(get_values(e, item, pos, (size_t)n, b->room, &values, err));
     if (!item->to)
         return check_middle(e, item, values, (size_t)n, err);
@@ -334,6 +391,8 @@ static void add_parts(struct engine *e, const struct qp_plan_tensor *t)
     for (unsigned k = 0; k < t->result.n_parts; k++) {
         const struct qp_part *to = &t->result.parts[k];
         const struct qp_part *from = qp_tensor_part(t->source, to->role);
+        if (to->role == QP_BIAS && !from)
+            from = qp_tensor_part(t->source, QP_SCALE);
         if (to->role == QP_CONSTANT || to->role == QP_INDEX)
             continue; /* qp_write_constants has written it */
         e->items[e->n_items++] =
@@ -347,12 +406,18 @@ static void add_parts(struct engine *e, const struct qp_plan_tensor *t)
     if (zeros && !qp_tensor_part(&t->result, QP_ZERO))
         e->items[e->n_items++] =
             (struct item){.tensor = t, .from = zeros, .least = least_values(zeros)};
+    const struct qp_part *biases = qp_tensor_part(t->source, QP_BIAS);
+    if (biases && !qp_tensor_part(&t->result, QP_BIAS))
+        e->items[e->n_items++] = (struct item){.tensor = t,
+                                               .from = qp_tensor_part(t->source, QP_SCALE),
+                                               .biases = biases,
+                                               .least = least_values(biases)};
 }
 
 static enum qplan_status make_items(struct engine *e, struct qplan_error *err)
 {
     const size_t most =
-        e->plan->n_outputs + e->plan->n_quantized; /* zero points left out besides */
+        e->plan->n_outputs + e->plan->n_quantized; /* zero points or biases left out besides */
     e->items = qp_alloc(most, sizeof *e->items);
     if (!e->items)
         return qp_fail_memory(err, "job", most * sizeof *e->items);
@@ -453,7 +518,8 @@ enum qplan_status qplan_convert(struct qplan_report **report,
         return qp_fail(err, QPLAN_ERR_INVALID, shown, "nothing in it is quantized");
     if (checkpoint->format == to)
         return qp_fail(err, QPLAN_ERR_INVALID, shown, "it has the layout %s already", to->name);
-    if (checkpoint->format->is_active && checkpoint->format->is_active(&checkpoint->source.listing))
+    if (!to->is_always_active && checkpoint->format->is_active &&
+        checkpoint->format->is_active(&checkpoint->source.listing))
         return qp_fail(err, QPLAN_ERR_INVALID, shown,
                        "its config.json has engines quantize activations, which the layout %s "
                        "cannot say",
@@ -465,7 +531,7 @@ enum qplan_status qplan_convert(struct qplan_report **report,
     if (status == QPLAN_OK)
         status = qp_plan_check_settings(plan, NULL, err);
     if (status == QPLAN_OK)
-        status = make_plan(plan, out_path, err);
+        status = make_plan(plan, out_path, run, err);
     if (status == QPLAN_OK)
         status = run_plan(plan, out_path, run, report, err);
     qplan_plan_free(plan);

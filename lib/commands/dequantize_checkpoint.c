@@ -1,6 +1,8 @@
 /*
  * dequantize_checkpoint.c - from a quantized checkpoint back to a plain one, streaming.
  */
+#include "formats/build.h"
+#include "formats/experts.h"
 #include "formats/record.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
@@ -12,8 +14,12 @@
 #include "lib/store/hold.h"
 #include "lib/store/outs.h"
 
+#include <stdlib.h>
+
+/* A tensor of the output: one of the file, or an expert of one that has all of a layer. */
 struct item {
     const struct qp_tensor *tensor;
+    uint64_t first; /* where its elements begin in the tensor */
     struct qplan_entry output;
 };
 
@@ -116,7 +122,8 @@ static enum qplan_status decode(const struct engine *e, const struct unit *unit,
                                 const struct buffers *b, char *stored, struct qplan_error *err)
 {
     const struct qp_values values = {unit->source, unit->item->tensor, e->job.run->isa, &b->values};
-    return qp_values_decode(&values, unit->pos, unit->n, output_dtype(unit), stored, err);
+    return qp_values_decode(&values, unit->item->first + unit->pos, unit->n, output_dtype(unit),
+                            stored, err);
 }
 
 static enum qplan_status decode_on_device(const struct engine *e, const struct unit *unit,
@@ -128,7 +135,7 @@ static enum qplan_status decode_on_device(const struct engine *e, const struct u
                                 .b = &b->flat,
                                 .source = unit->source,
                                 .tensor = unit->item->tensor,
-                                .elem = unit->pos,
+                                .elem = unit->item->first + unit->pos,
                                 .n = unit->n};
     bool found;
     qp_flat_begin(&walk, output_dtype(unit));
@@ -181,8 +188,8 @@ static enum qplan_status restore(const struct engine *e, const struct unit *unit
     const uint64_t most = unit_elems(e->job.tile_bytes), end = unit->pos + unit->n;
     struct qp_hold hold;
     struct qp_source source = *unit->source;
-    QP_TRY(qp_hold_take(&hold, unit->source, unit->item->tensor, unit->pos, unit->n, most, b->hold,
-                        err));
+    QP_TRY(qp_hold_take(&hold, unit->source, unit->item->tensor, unit->item->first + unit->pos,
+                        unit->n, most, b->hold, err));
     source.hold = &hold;
     for (uint64_t pos = unit->pos; pos < end; pos += most) {
         const struct unit piece = {unit->item, &source, pos, qp_min_u64(most, end - pos)};
@@ -197,8 +204,10 @@ static enum qplan_status do_unit(const struct engine *e, const struct unit *unit
     const struct item *item = unit->item;
     if (is_quantized(item))
         return restore(e, unit, b, err);
-    return qp_outs_copy(&e->outs, &item->output, &e->file->source, item->tensor->entry, unit->pos,
-                        unit->n, b->stored, err);
+    struct qplan_entry from = *item->tensor->entry;
+    from.begin += item->first * (qplan_storage_bits((enum qplan_storage)from.storage) / 8);
+    return qp_outs_copy(&e->outs, &item->output, &e->file->source, &from, unit->pos, unit->n,
+                        b->stored, err);
 }
 
 static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
@@ -242,26 +251,87 @@ static enum qplan_storage storage_of(const struct engine *e, const struct qp_ten
     return storage;
 }
 
+/* Whether a tensor is a stack of experts that models have one by one: layouts alone have such. */
+static bool is_stack(const struct engine *e, const struct qp_tensor *t,
+                     struct qp_fused_experts *how)
+{
+    const struct qplan_checkpoint *file = e->file;
+    return file->format->stacks_experts && qp_tensor_bytes(t) > 0 &&
+           (t->scheme || qp_storage_row((enum qplan_storage)t->storage)->is_source) &&
+           qp_find_stack(&file->source.listing, t, how);
+}
+
+/* Adds what a tensor becomes: a tensor of its name, or one for each expert. */
+static enum qplan_status add_items(struct engine *e, const struct qp_tensor *t,
+                                   const enum qplan_dtype *dtype, struct qplan_error *err)
+{
+    struct qp_fused_experts how;
+    const unsigned skipped = is_stack(e, t, &how) ? 1 : 0;
+    const uint64_t n = skipped ? t->shape[0] : 1;
+    for (uint64_t i = 0; i < n; i++) {
+        const char *name = skipped ? qp_expert_name(&e->arena, t->name, how.n_prefix, how.single, i,
+                                                    how.projections[0])
+                                   : t->name;
+        if (!name)
+            return qp_fail_memory(err, "tensors", t->name_len);
+        struct item *item = &e->items[e->n_items++];
+        *item = (struct item){
+            .tensor = t,
+            .output = {.file = t->entry->file,
+                       .name = name,
+                       .name_len = skipped ? (uint32_t)strlen(name) : t->name_len,
+                       .shape = t->shape + skipped,
+                       .rank = (uint8_t)(t->rank - skipped),
+                       .storage = (uint8_t)storage_of(e, t, dtype)},
+        };
+        item->first = i * qp_entry_elements(&item->output);
+    }
+    e->holds |= t->scheme && qp_part_is_turned(qp_tensor_part(t, QP_CODES));
+    return QPLAN_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct qplan_entry *x = &((const struct item *)a)->output;
+    const struct qplan_entry *y = &((const struct item *)b)->output;
+    return qp_compare_text(x->name, x->name_len, y->name, y->name_len);
+}
+
+/* Experts are not where their stack was among the names. */
+static enum qplan_status sort_items(struct engine *e, struct qplan_error *err)
+{
+    char quoted[QP_QUOTED];
+    qsort(e->items, e->n_items, sizeof *e->items, by_name);
+    for (size_t i = 1; i < e->n_items; i++) {
+        const struct qplan_entry *output = &e->items[i].output;
+        if (by_name(&e->items[i - 1], &e->items[i]) == 0)
+            return qp_fail(err, QPLAN_ERR_INVALID, e->file->source.listing.shown,
+                           "name collision: %s is a tensor of the file, and what its experts "
+                           "become",
+                           qp_quote(quoted, output->name, output->name_len));
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status make_items(struct engine *e, const enum qplan_dtype *dtype,
                                     struct qplan_error *err)
 {
-    e->items = qp_alloc(e->file->n_tensors, sizeof *e->items);
-    if (!e->items)
-        return qp_fail_memory(err, "tensors", e->file->n_tensors * sizeof *e->items);
-    for (size_t i = 0; i < e->file->n_tensors; i++) {
-        const struct qp_tensor *t = &e->file->tensors[i];
-        e->items[e->n_items++] = (struct item){
-            .tensor = t,
-            .output = {.file = t->entry->file,
-                       .name = t->name,
-                       .name_len = t->name_len,
-                       .shape = t->shape,
-                       .rank = t->rank,
-                       .storage = (uint8_t)storage_of(e, t, dtype)},
-        };
-        e->holds |= t->scheme && qp_part_is_turned(qp_tensor_part(t, QP_CODES));
+    const struct qplan_checkpoint *file = e->file;
+    struct qp_fused_experts how;
+    uint64_t n = 0;
+    bool has_stacks = false;
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const struct qp_tensor *t = &file->tensors[i];
+        const bool stacked = is_stack(e, t, &how);
+        n += stacked ? t->shape[0] : 1;
+        has_stacks |= stacked;
     }
-    return QPLAN_OK;
+    e->items = qp_alloc(n, sizeof *e->items);
+    if (!e->items)
+        return qp_fail_memory(err, "tensors", n * sizeof *e->items);
+    for (size_t i = 0; i < file->n_tensors; i++)
+        QP_TRY(add_items(e, &file->tensors[i], dtype, err));
+    return has_stacks ? sort_items(e, err) : QPLAN_OK;
 }
 
 /* The metadata of a file of the output: that of the file it is made of, without what
@@ -355,7 +425,7 @@ static enum qplan_status write_output(struct engine *e, const char *path,
                                       struct qplan_error *err)
 {
     QP_TRY(make_headers(e, path, err));
-    QP_TRY(qp_side_find(&e->side, &e->file->source, NULL, 0, &e->arena, err));
+    QP_TRY(qp_side_find_more(&e->side, &e->file->source, run, &e->arena, err));
     if (e->file->source.listing.config)
         QP_TRY(qp_side_edit_config(&e->side, &e->file->source, NULL, NULL, &e->arena, err));
     const struct qp_outs_request request = {.path = path,

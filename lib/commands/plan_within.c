@@ -182,6 +182,15 @@ static enum qplan_status choose_mix(const struct qplan_sensitivity *s,
     }
 }
 
+/* Whether the layout can store these options: most hold no model of which every tensor is kept. */
+static bool is_storable(const struct qplan_sensitivity *s, const size_t *option)
+{
+    bool found = !s->first->format->fit;
+    for (size_t i = 0; i < s->n_groups; i++)
+        found |= !s->candidates[option[i]].is_keep;
+    return found;
+}
+
 /* The best plan with one candidate, by the size of its files; it takes the place of a worse mix. */
 static enum qplan_status choose_size(const struct qplan_sensitivity *s,
                                      struct qp_budget_choice *choice, struct qplan_plan **out,
@@ -194,7 +203,8 @@ static enum qplan_status choose_size(const struct qplan_sensitivity *s,
     choice->uniform = s->n_candidates;
     for (size_t i = 0; i < s->n_candidates; i++) {
         const struct qp_mix mix = qp_budget_uniform(&budget, i, choice->option);
-        if (choice->uniform < s->n_candidates && mix.error >= choice->of_uniform.error)
+        if (!is_storable(s, choice->option) ||
+            (choice->uniform < s->n_candidates && mix.error >= choice->of_uniform.error))
             continue;
         QP_TRY(make_fitting(s, choice->option, &plan, &bytes, err));
         if (!plan)
@@ -214,6 +224,21 @@ static enum qplan_status choose_size(const struct qplan_sensitivity *s,
     return QPLAN_OK;
 }
 
+/* Of what one candidate alone gives within the bytes: the best that the layout can store. */
+static void find_uniform(const struct qplan_sensitivity *s, const struct qp_budget *budget,
+                         struct qp_budget_choice *choice)
+{
+    choice->uniform = s->n_candidates;
+    for (size_t i = 0; i < s->n_candidates; i++) {
+        const struct qp_mix mix = qp_budget_uniform(budget, i, choice->option);
+        if (mix.bytes > budget->bytes || !is_storable(s, choice->option) ||
+            (choice->uniform < s->n_candidates && mix.error >= choice->of_uniform.error))
+            continue;
+        choice->uniform = i;
+        choice->of_uniform = mix;
+    }
+}
+
 static enum qplan_status choose(const struct qplan_sensitivity *s, struct qp_budget_choice *choice,
                                 struct qplan_plan **out, struct qplan_error *err)
 {
@@ -221,7 +246,9 @@ static enum qplan_status choose(const struct qplan_sensitivity *s, struct qp_bud
         return choose_size(s, choice, out, err);
     const struct qp_budget budget = budget_of(s, data_target(s));
     QP_TRY(qp_budget_choose(&budget, choice, err));
-    return qp_sensitivity_plan(s, choice->option, out, err);
+    QP_TRY(qp_sensitivity_plan(s, choice->option, out, err));
+    find_uniform(s, &budget, choice); /* the options have done their work */
+    return QPLAN_OK;
 }
 
 /* The plan of one candidate that the chosen one is shown beside. */

@@ -143,14 +143,16 @@ static void put_candidate(struct qp_writer *w, const char *candidate, const stru
     qp_json_close(w, '}');
 }
 
-/* By which method the first tensor was calibrated: all are. */
-static const char *method_of(const struct qplan_sensitivity *s)
+/* The first tensor that is calibrated as asked for: if data are known of some, one of these. */
+static const struct qp_plan_tensor *calibrated(const struct qplan_sensitivity *s)
 {
+    const struct qp_plan_tensor *found = NULL;
     for (size_t i = 0; i < s->first->n_tensors; i++) {
-        if (qp_is_quantized(&s->first->tensors[i]))
-            return s->first->tensors[i].calibrator->name;
+        const struct qp_plan_tensor *t = &s->first->tensors[i];
+        if (qp_is_quantized(t) && (!found || (t->has_importance && !found->has_importance)))
+            found = t;
     }
-    return NULL;
+    return found;
 }
 
 static void put_tensor(struct qp_writer *w, const struct qplan_sensitivity *s, size_t i)
@@ -188,6 +190,7 @@ enum qplan_status qplan_sensitivity_write_json(const struct qplan_sensitivity *s
                                                qplan_write_fn write, void *ctx,
                                                struct qplan_error *err)
 {
+    const struct qp_plan_tensor *t = calibrated(s); /* there is one in every candidate */
     struct qp_writer w;
     qp_writer_stream(&w, write, ctx);
     qp_json_open(&w, '{');
@@ -198,9 +201,9 @@ enum qplan_status qplan_sensitivity_write_json(const struct qplan_sensitivity *s
     qp_json_key(&w, "format");
     qp_json_put_str(&w, s->first->format->name);
     qp_json_key(&w, "calibrate");
-    qp_json_put_str(&w, method_of(s));
+    qp_json_put_str(&w, t->calibrator->name);
     qp_json_key(&w, "weighted");
-    qp_json_put_bool(&w, s->options->n_importance > 0);
+    qp_json_put_bool(&w, t->has_importance);
     qp_json_key(&w, "totals");
     qp_json_open(&w, '[');
     for (size_t i = 0; i < s->n_candidates; i++) {

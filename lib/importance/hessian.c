@@ -70,6 +70,36 @@ static const struct qp_st_pair *find_alias(const struct qp_source *source, const
     return found;
 }
 
+/* What stands for a weight: a Hessian of its own, or what the metadata say. */
+struct found {
+    const struct qplan_entry *own;
+    const struct qp_st_pair *alias;
+};
+
+static struct found look_up(const struct qp_source *source, const char *tensor)
+{
+    struct found found = {NULL, NULL};
+    char name[LONGEST];
+    if (!with_suffix(tensor, name))
+        return found;
+    found.own = find_entry(source, name);
+    found.alias = find_alias(source, name);
+    if (!found.alias)
+        found.alias = find_alias(source, tensor);
+    return found;
+}
+
+static enum qplan_status two_of_one(const struct qp_source *source, const struct found *found,
+                                    struct qplan_error *err)
+{
+    char own[QP_QUOTED], key[QP_QUOTED], value[QP_QUOTED];
+    return qp_fail(err, QPLAN_ERR_INVALID, source->listing.shown,
+                   "metadata %s: expected no other Hessian where %s is there, found %s",
+                   qp_quote(key, found->alias->key, found->alias->key_len),
+                   qp_quote(own, found->own->name, found->own->name_len),
+                   qp_quote(value, found->alias->value, found->alias->value_len));
+}
+
 static enum qplan_status find_shared(const struct qp_source *source, const struct qp_st_pair *alias,
                                      const struct qplan_entry **out, struct qplan_error *err)
 {
@@ -114,19 +144,20 @@ enum qplan_status qp_hessian_find(const struct qp_hessians *hessians, const char
                                   uint64_t columns, struct qp_hessian *out, struct qplan_error *err)
 {
     const struct qp_source *source = &hessians->source;
-    char name[LONGEST];
-    *out = (struct qp_hessian){.source = source, .columns = columns};
-    if (!with_suffix(tensor, name))
-        return QPLAN_OK;
-    out->entry = find_entry(source, name);
-    const struct qp_st_pair *alias = NULL;
-    if (!out->entry)
-        alias = find_alias(source, name);
-    if (!out->entry && !alias)
-        alias = find_alias(source, tensor);
-    if (alias)
-        QP_TRY(find_shared(source, alias, &out->entry, err));
+    const struct found found = look_up(source, tensor);
+    *out = (struct qp_hessian){.source = source, .columns = columns, .entry = found.own};
+    if (found.alias) {
+        QP_TRY(find_shared(source, found.alias, &out->entry, err));
+        if (found.own && found.own != out->entry)
+            return two_of_one(source, &found, err);
+    }
     return !out->entry || take_shape(out) ? QPLAN_OK : bad_shape(source, out->entry, columns, err);
+}
+
+bool qp_hessians_name(const struct qp_hessians *hessians, const char *tensor)
+{
+    const struct found found = look_up(&hessians->source, tensor);
+    return found.own || found.alias;
 }
 
 /* ---- Numbers -----------------------------------------------------------------------------------

@@ -42,11 +42,15 @@ enum qplan_status qp_hessians_digest(const struct qp_hessians *hessians,
 
 /*
  * The Hessian of a weight with so many columns; ->entry is NULL if the file has none for it.
- * INVALID if it has another type or shape, or if the name that stands for it leads nowhere.
+ * INVALID if it has another type or shape, if the name that stands for it leads nowhere, or if it
+ * has both one of its own and that of another.
  */
 enum qplan_status qp_hessian_find(const struct qp_hessians *hessians, const char *tensor,
                                   uint64_t columns, struct qp_hessian *out,
                                   struct qplan_error *err);
+
+/* Whether the file has one for a weight, of any shape. */
+bool qp_hessians_name(const struct qp_hessians *hessians, const char *tensor);
 
 /* The diagonal. INVALID if a number of it is negative, or not finite. */
 enum qplan_status qp_hessian_diagonal(const struct qp_hessian *hessian, float *out,

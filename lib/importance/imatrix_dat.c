@@ -46,6 +46,8 @@ static enum qplan_status skip_tail(struct qp_importance_file *file)
     uint32_t n_chunks, name_len;
     if (file->at == file->n)
         return QPLAN_OK;
+    if (file->n - file->at < 8)
+        return qp_importance_bad(file, "bytes behind its end");
     QP_TRY(take_count(file, 0, INT32_MAX, &n_chunks));
     QP_TRY(take_count(file, 0, INT32_MAX, &name_len));
     QP_TRY(qp_importance_take(file, name_len, &name));

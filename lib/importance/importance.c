@@ -294,11 +294,17 @@ static const struct qp_importance_entry *find_tensor(const struct qp_importance 
     return entry;
 }
 
-/* Relative to the largest, which is returned; all are 1 where nothing is known. */
+bool qp_importance_names(const struct qp_importance *importance, const char *tensor)
+{
+    uint64_t unused;
+    return find_tensor(importance, tensor, &unused) != NULL;
+}
+
+/* Relative to the largest, which is returned; all are 1 where all are 0. */
 static double relate(const double *sums, double count, uint64_t n, float *out)
 {
     double most = 0;
-    for (uint64_t i = 0; count > 0 && i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         most = sums[i] > most ? sums[i] : most;
     for (uint64_t i = 0; i < n; i++)
         out[i] = most > 0 ? (float)(sums[i] / most) : 1;
@@ -323,11 +329,13 @@ enum qplan_status qp_importance_of(const struct qp_importance *importance, const
                        "importance %s is not for this tensor: expected %" PRIu64
                        " columns, found %" PRIu64 " in each of %" PRIu64 " matrices",
                        entry->name, columns, entry->columns, entry->matrices);
+    const double count = entry->counts[is_joined ? 0 : matrix];
+    if (!(count > 0))
+        return QPLAN_OK;
     float *values = qp_arena_alloc(arena, columns, sizeof *values);
     if (!values)
         return qp_fail_memory(err, "importance", columns * sizeof *values);
-    *unit = relate(entry->sums + matrix * columns, entry->counts[is_joined ? 0 : matrix], columns,
-                   values);
+    *unit = relate(entry->sums + matrix * columns, count, columns, values);
     *out = values;
     return QPLAN_OK;
 }

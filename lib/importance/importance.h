@@ -47,11 +47,15 @@ void qp_importance_free(struct qp_importance *importance);
 
 /*
  * The importance of the columns of a tensor, at most 1 each, in the arena; NULL if no file knows
- * it. *unit is what 1 stands for, by which tensors compare. INVALID if there are not so many.
+ * it, or it was never used while they were made. *unit is what 1 stands for, by which tensors
+ * compare. INVALID if there are not so many.
  */
 enum qplan_status qp_importance_of(const struct qp_importance *importance, const char *tensor,
                                    uint64_t columns, struct qp_arena *arena, const float **out,
                                    double *unit, struct qplan_error *err);
+
+/* Whether a file names a tensor, used or not. */
+bool qp_importance_names(const struct qp_importance *importance, const char *tensor);
 
 /* ---- For the readers of files ------------------------------------------------------------------
  */

@@ -14,6 +14,21 @@
 
 #define SUFFIX "_importance"
 
+/* A weight has one vector in a file, under either name. */
+static enum qplan_status check_single(const struct qp_source *source,
+                                      const struct qplan_entry *from, size_t stem,
+                                      struct qplan_error *err)
+{
+    const struct qplan_entry *other = qp_listing_find(&source->listing, from->name, stem);
+    char a[QP_QUOTED], b[QP_QUOTED];
+    if (other == from || !other)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, source->listing.shown,
+                   "importance of one weight under two names: %s and %s",
+                   qp_quote(a, other->name, other->name_len),
+                   qp_quote(b, from->name, from->name_len));
+}
+
 static enum qplan_status read_vector(struct qp_importance *importance,
                                      const struct qp_source *source, const struct qplan_entry *from,
                                      struct qplan_error *err)
@@ -27,6 +42,7 @@ static enum qplan_status read_vector(struct qp_importance *importance,
     struct qp_importance_entry *entry;
     const float one = 1;
     char subject[512];
+    QP_TRY(check_single(source, from, has_suffix ? n_name - n_suffix : n_name, err));
     if (!row->is_source || row->bits == 64 || from->rank != 1 || from->shape[0] == 0)
         return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, &source->listing, from),
                        "not importance: expected a vector of F32, F16 or BF16");

@@ -171,6 +171,8 @@ bool qplan_lint_rule_at(size_t i, struct qplan_lint_rule *out)
     return out->id != NULL;
 }
 
+#define NAME_FOLDER "name the folder that it is in: config.json says what engines do with it"
+
 /* ---- Steps -------------------------------------------------------------------------------------
  */
 
@@ -178,8 +180,7 @@ static void look_at(struct qp_lint *l, const struct qp_source *source)
 {
     l->source = source;
     l->listing = &source->listing;
-    l->tree = source->listing.config;
-    l->quantized = qp_quantization_config(l->listing);
+    l->quantized = qp_description(l->listing, &l->tree);
 }
 
 static enum qplan_status check_quantized(struct qp_lint *l)
@@ -189,11 +190,24 @@ static enum qplan_status check_quantized(struct qp_lint *l)
         return QPLAN_OK;
     QP_TRY(qp_find_quantized(l->listing, NULL, &found, l->err));
     char subject[512];
-    return found
-               ? qp_fail(l->err, QPLAN_ERR_INVALID, qp_listing_subject(subject, l->listing, found),
-                         "quantized in a layout that is not known")
-               : qp_fail(l->err, QPLAN_ERR_INVALID, l->listing->shown,
-                         "nothing in it is quantized");
+    if (!found)
+        return qp_fail(l->err, QPLAN_ERR_INVALID, l->listing->shown, "nothing in it is quantized");
+    (void)qp_fail(l->err, QPLAN_ERR_INVALID, qp_listing_subject(subject, l->listing, found),
+                  "quantized in a layout that is not known");
+    if (!l->source->is_folder)
+        qp_hint(l->err, NAME_FOLDER);
+    return QPLAN_ERR_INVALID;
+}
+
+/* A file of a folder says nothing of what config.json tells engines. */
+static enum qplan_status check_folder(const struct qp_lint *l)
+{
+    if (l->source->is_folder || !l->format->is_folder)
+        return QPLAN_OK;
+    (void)qp_fail(l->err, QPLAN_ERR_INVALID, l->listing->shown,
+                  "a file of the layout %s without the config.json of its folder", l->format->name);
+    qp_hint(l->err, NAME_FOLDER);
+    return QPLAN_ERR_INVALID;
 }
 
 /* What the reader refuses is told where no rule has found more about it. */
@@ -209,7 +223,9 @@ static enum qplan_status check_tensors(struct qp_lint *l, struct qp_source *sour
     l->file = file;
     l->format = file->format;
     l->found->format = file->format->name;
-    status = check_rules(l, true);
+    status = check_folder(l);
+    if (status == QPLAN_OK)
+        status = check_rules(l, true);
     qplan_checkpoint_close(file);
     return status;
 }

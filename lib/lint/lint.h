@@ -43,7 +43,7 @@ struct qp_lint {
     const struct qplan_lint_rule *rule; /* that is being checked */
     const struct qp_source *source;
     const struct qp_listing *listing;      /* of the source */
-    const struct qp_tree *tree;            /* config.json, or NULL */
+    const struct qp_tree *tree;            /* config.json or what says it instead, or NULL */
     const struct qp_tree_value *quantized; /* what it says of the quantization, or NULL */
     const struct qp_format *format;        /* NULL = not known yet */
     const struct qplan_checkpoint *file;   /* NULL = not open yet */
@@ -107,7 +107,9 @@ enum qplan_status qp_lint_kv_scales(struct qp_lint *lint);
 enum qplan_status qp_lint_not_finite(struct qp_lint *lint);
 enum qplan_status qp_lint_zero_scale(struct qp_lint *lint);
 enum qplan_status qp_lint_negative(struct qp_lint *lint);
+enum qplan_status qp_lint_forbidden_sign(struct qp_lint *lint);
 enum qplan_status qp_lint_no_power(struct qp_lint *lint);
+enum qplan_status qp_lint_codes(struct qp_lint *lint);
 enum qplan_status qp_lint_middle(struct qp_lint *lint);
 
 enum qplan_status qp_lint_ct_status(struct qp_lint *lint);

@@ -111,7 +111,7 @@ enum qplan_status qp_lint_bnb_ragged(struct qp_lint *l)
 {
     return find_each(
         l, has_ragged_rows,
-        "its columns are no multiple of the group: bitsandbytes 0.50 decodes most such "
+        "its row length is no multiple of the group: bitsandbytes 0.50 decodes most such "
         "shapes wrongly on a CPU");
 }
 
@@ -177,13 +177,13 @@ static bool has_ragged_blocks(const struct qp_tensor *t)
 enum qplan_status qp_lint_ragged_blocks(struct qp_lint *l)
 {
     return find_each(l, has_ragged_blocks,
-                     "its rows or columns are no multiple of 128: transformers 5.23 decodes it "
-                     "wrongly, or not at all");
+                     "its row length or its output channels are no multiple of 128: transformers "
+                     "5.23 decodes it wrongly, or not at all");
 }
 
 enum qplan_status qp_lint_tiles(struct qp_lint *l)
 {
     return find_each(l, is_odd_shape,
-                     "the fast kernels want rows in multiples of 64 and columns of 128, and fill "
-                     "up others");
+                     "the fast kernels want output channels in multiples of 64 and row lengths of "
+                     "128, and fill up others");
 }

@@ -87,9 +87,9 @@ enum qplan_status qp_lint_ct_ragged(struct qp_lint *l)
         if (t->scheme && t->scheme->granularity == QPLAN_PER_BLOCK &&
             (t->shape[0] % t->scheme->block_rows != 0 || t->shape[1] % t->scheme->block_cols != 0))
             QP_TRY(qp_lint_find_tensor(l, t,
-                                       "its rows or columns are no multiple of the blocks: engines "
-                                       "that load it with others as one, or share it out, refuse "
-                                       "it"));
+                                       "its row length or its output channels are no multiple of "
+                                       "the blocks: engines that load it with others as one, or "
+                                       "share it out, refuse it"));
     }
     return QPLAN_OK;
 }

@@ -308,24 +308,32 @@ enum qplan_status qp_lint_gptq_head(struct qp_lint *l)
 /* ---- MLX ---------------------------------------------------------------------------------------
  */
 
-/* Why mlx-lm does not load a quantized tensor, or NULL. */
+/* Why mlx-lm does not load a model with such a tensor, or NULL. */
 static const char *refusal_of(const struct qp_lint *l, const struct qp_tensor *t)
 {
     for (const struct qp_refusal *r = l->format->refusals; r->pattern; r++) {
         if ((!r->types || qp_is_model_type(l->listing, r->types)) && qp_lint_has(t, r->pattern))
             return r->reason;
     }
-    return l->format->misfit(t);
+    return NULL;
+}
+
+/* Of plain tensors experts alone are looked at: mlx-lm drops those of a tower by itself. */
+static enum qplan_status find_refused(struct qp_lint *l, const struct qp_tensor *t)
+{
+    const bool is_fused = t->rank == 3 && qp_lint_has(t, ".experts.");
+    const char *reason = t->scheme || is_fused ? refusal_of(l, t) : NULL;
+    if (!reason && t->scheme)
+        reason = l->format->misfit(t);
+    return reason ? qp_lint_find_tensor(l, t, "%s: it is not loaded%s", reason,
+                                        t->scheme ? " quantized" : "")
+                  : QPLAN_OK;
 }
 
 enum qplan_status qp_lint_mlx_refused(struct qp_lint *l)
 {
-    for (size_t i = 0; i < l->file->n_tensors; i++) {
-        const struct qp_tensor *t = &l->file->tensors[i];
-        const char *reason = t->scheme ? refusal_of(l, t) : NULL;
-        if (reason)
-            QP_TRY(qp_lint_find_tensor(l, t, "%s: it is not loaded quantized", reason));
-    }
+    for (size_t i = 0; i < l->file->n_tensors; i++)
+        QP_TRY(find_refused(l, &l->file->tensors[i]));
     return QPLAN_OK;
 }
 

@@ -40,10 +40,11 @@ const struct qp_lint_rule qp_lint_rules[] = {
      qp_lint_left_parts},
 
     /* Values of parameters. */
-    {ERROR("L07", NULL, NULL, "a scale that is not finite"), true, qp_lint_not_finite},
+    {ERROR("L07", NULL, NULL, "a scale or bias that is not finite"), true, qp_lint_not_finite},
     {ERROR("L08", SCALED, NULL, "a scale that is zero, but of nvfp4 blocks of zeros"), true,
      qp_lint_zero_scale},
-    {WARNING("L09", ABOVE, NULL, "a negative scale"), true, qp_lint_negative},
+    {WARNING("L09", ABOVE, NULL, "a negative scale where there may be such"), true,
+     qp_lint_negative},
     {ERROR("L10", NULL, NULL, "a symmetric tensor whose zero point is not the middle"), true,
      qp_lint_middle},
 
@@ -53,7 +54,7 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L12", JOINED, NULL, "quantized weights of GPT-2, which are stored [in,out]"), true,
      qp_lint_conv1d},
     {ERROR("L13", ENGINES, NULL, "a quantized embedding"), true, qp_lint_embeddings},
-    {ERROR("L14", "fp8", NULL, "a scale that is no power of two, and scale_fmt is ue8m0"), true,
+    {WARNING("L14", "fp8", NULL, "a scale that is no power of two, and scale_fmt is ue8m0"), true,
      qp_lint_no_power},
     {ERROR("L15", CT " modelopt", NULL,
            "tensors that engines load as one with different factors of their scales"),
@@ -120,8 +121,9 @@ const struct qp_lint_rule qp_lint_rules[] = {
      qp_lint_w8a8_experts},
     {ERROR("L43", CT, "sglang", "other than 4 or 8 bits"), true, qp_lint_bits_4_8},
     {WARNING("L44", FUSED, GPUS, "groups of other than 32, 64 or 128"), true, qp_lint_group},
-    {WARNING("L45", FUSED, GPUS, "columns not a multiple of 128, or rows not one of 64"), true,
-     qp_lint_tiles},
+    {WARNING("L45", FUSED, GPUS,
+             "row length not a multiple of 128, or output channels not one of 64"),
+     true, qp_lint_tiles},
     {ERROR("L46", "gptq gptq_v2 awq", "transformers", "experts, which stay at random values"), true,
      qp_lint_random_experts},
     {ERROR("L47", "gptq gptq_v2", "vllm", "asymmetric weights"), true, qp_lint_gptq_asymmetric},
@@ -143,7 +145,13 @@ const struct qp_lint_rule qp_lint_rules[] = {
     {ERROR("L61", BNB, "transformers", "experts, which it loads only plain"), true,
      qp_lint_bnb_experts},
     {ERROR("L62", BNB, "transformers", "kv_b_proj of latent attention"), true, qp_lint_bnb_latent},
-    {WARNING("L63", BNB, "transformers", "4 bits, and columns not a multiple of the group"), true,
-     qp_lint_bnb_ragged},
+    {WARNING("L63", BNB, "transformers", "4 bits, and row length not a multiple of the group"),
+     true, qp_lint_bnb_ragged},
+
+    /* Values that no reader takes. */
+    {ERROR("L64", NULL, NULL, "a negative scale where there may be none"), true,
+     qp_lint_forbidden_sign},
+    {ERROR("L65", NULL, NULL, "a code that is no number, or outside a narrow range"), true,
+     qp_lint_codes},
     {{NULL, false, NULL, NULL, NULL}, false, NULL},
 };

@@ -4,8 +4,10 @@
 #include "lint.h"
 
 #include "formats/build.h"
+#include "formats/modules.h"
 #include "lib/base/alloc.h"
 #include "lib/plan/family.h"
+#include "lib/store/config.h"
 
 #include <stdlib.h>
 
@@ -19,6 +21,12 @@ enum qplan_status qp_lint_warnings(struct qp_lint *l)
     return QPLAN_OK;
 }
 
+/* The file that says how the tensors are quantized. */
+static const char *said_in(const struct qp_lint *l)
+{
+    return l->listing->described && l->format ? l->format->described_in : QP_CONFIG_NAME;
+}
+
 enum qplan_status qp_lint_other_files(struct qp_lint *l)
 {
     static const char *const others[] = {"quantize_config.json", "hf_quant_config.json",
@@ -30,7 +38,8 @@ enum qplan_status qp_lint_other_files(struct qp_lint *l)
         status = qp_list_names(l->source->path, &arena, &names, l->err);
     for (size_t i = 0; status == QPLAN_OK && i < names.n; i++) {
         for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
-            if (status == QPLAN_OK && strcmp(names.list[i], others[k]) == 0)
+            if (status == QPLAN_OK && strcmp(names.list[i], others[k]) == 0 &&
+                strcmp(said_in(l), others[k]) != 0)
                 status = qp_lint_find(l, NULL, 0,
                                       "%s: some tools read this instead of config.json: remove it, "
                                       "unless it says the same",
@@ -205,13 +214,9 @@ enum qplan_status qp_lint_factors(struct qp_lint *l)
 
 enum qplan_status qp_lint_embeddings(struct qp_lint *l)
 {
-    static const char *const names[] = {"embed", ".wte.", ".wpe."};
     for (size_t i = 0; i < l->file->n_tensors; i++) {
         const struct qp_tensor *t = &l->file->tensors[i];
-        bool is_embedding = false;
-        for (size_t k = 0; t->scheme && k < sizeof names / sizeof names[0]; k++)
-            is_embedding |= qp_lint_has(t, names[k]);
-        if (is_embedding)
+        if (t->scheme && qp_is_embedding(t))
             QP_TRY(qp_lint_find_tensor(l, t, "a quantized embedding: engines load it plain"));
     }
     return QPLAN_OK;
@@ -271,12 +276,14 @@ enum qplan_status qp_lint_kv_scales(struct qp_lint *l)
         is_there |= is_kv_scale(t);
         if (is_kv_scale(t) && !told)
             QP_TRY(qp_lint_find_tensor(l, t,
-                                       "a scale of a KV cache, of which config.json says nothing: "
-                                       "engines ignore it, or stop at it"));
+                                       "a scale of a KV cache, of which %s says nothing: engines "
+                                       "ignore it, or stop at it",
+                                       said_in(l)));
     }
     return !told || is_dynamic || is_there
                ? QPLAN_OK
                : qp_lint_find(l, NULL, 0,
-                              "config.json: a KV cache is quantized, but no scale of it is stored: "
-                              "engines take 1");
+                              "%s: a KV cache is quantized, but no scale of it is stored: engines "
+                              "take 1",
+                              said_in(l));
 }

@@ -13,7 +13,7 @@
 #define MAX_EXTENT (UINT64_C(1) << 62)
 
 /* What tensors are quantized to: the integers of 2 to 8 bits, small floats, and a table. */
-#define CODE_DTYPES "int2 to int8, uint2 to uint8, f8e4m3, f8e5m2, f4e2m1 or nf4"
+#define CODE_DTYPES "int2 to int8, uint2 to uint8, fp8 (f8e4m3), f8e5m2, f4e2m1 or nf4"
 
 /* What scales are stored as. */
 #define SCALE_DTYPES "f32, f16, bf16, f8e4m3 or e8m0"
@@ -270,7 +270,7 @@ static enum qplan_status read_part(struct qplan_scheme *scheme, const struct par
 }
 
 /* Names for whole schemes. */
-static const struct {
+static const struct short_name {
     const char *name, *text;
 } short_names[] = {
     {"nvfp4", "f4e2m1:g16:f8e4m3"},
@@ -278,13 +278,25 @@ static const struct {
     {"mxfp8", "f8e4m3:g32:e8m0"},
 };
 
-static const char *whole_text(const char *text)
+/* The short name that a text is, or begins with before its parts; NULL = none. */
+static const struct short_name *find_short_name(const char *text)
 {
+    const size_t n = strcspn(text, ":");
     for (size_t i = 0; i < sizeof short_names / sizeof short_names[0]; i++) {
-        if (strcmp(text, short_names[i].name) == 0)
-            return short_names[i].text;
+        if (strlen(short_names[i].name) == n && memcmp(text, short_names[i].name, n) == 0)
+            return &short_names[i];
     }
-    return text;
+    return NULL;
+}
+
+static enum qplan_status fail_short_name(const struct short_name *name, const char *text,
+                                         struct qplan_error *err)
+{
+    char shown[QP_QUOTED], subject[QP_QUOTED + 8];
+    (void)snprintf(subject, sizeof subject, "scheme %s", qp_quote(shown, text, strlen(text)));
+    return qp_fail(err, QPLAN_ERR_USAGE, subject,
+                   "%s takes no parts, for it is short for %s: expected the end (at character %zu)",
+                   name->name, name->text, strlen(name->name) + 1);
 }
 
 enum qplan_status qplan_scheme_parse(struct qplan_scheme *out, const char *text,
@@ -292,7 +304,10 @@ enum qplan_status qplan_scheme_parse(struct qplan_scheme *out, const char *text,
 {
     struct qplan_scheme scheme = {0};
     size_t place = 0;
-    text = whole_text(text);
+    const struct short_name *name = find_short_name(text);
+    if (name && strlen(text) > strlen(name->name))
+        return fail_short_name(name, text, err);
+    text = name ? name->text : text;
     for (const char *pos = text; pos;) {
         struct part part;
         next_part(&part, text, &pos);

@@ -102,7 +102,6 @@ struct qp_part {
     enum qp_role role;
     bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
     bool divides;    /* of a factor: scales are divided by it, not multiplied */
-    bool of_powers;  /* of scales: each must be a power of two */
     bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
     bool is_input;   /* of a constant: a number for the inputs of the layer, which any tool chose */
     const uint8_t *nested; /* of scales that have scales: the f32 of each of 256 codes; else NULL */
@@ -121,14 +120,17 @@ struct qp_part {
 
 /*
  * The elements of a tensor among those of others: of these, which have one shape, one behind the
- * other, it has those from `first` on. Or it has a matrix of one of them turned: then its columns
- * begin `across` elements apart, and the elements of a column follow each other.
+ * other, it has those from `first` on. Or it has rows of one of them, which begin `down` elements
+ * apart. Or it has matrices of one of them turned, which are stored one behind the other: then
+ * columns begin `across` elements apart, and the elements of a column are `down` apart.
  */
 struct qp_excerpt {
     const struct qp_tensor *const *of;
     size_t n;
     uint64_t first;
-    uint64_t across; /* 0 = it is not turned */
+    uint64_t across;     /* 0 = it is not turned */
+    uint64_t down;       /* 0 = all elements follow each other */
+    uint64_t rows, cols; /* of a matrix, unless all elements follow each other */
 };
 
 struct qp_tensor {

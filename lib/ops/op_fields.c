@@ -95,6 +95,7 @@ static bool read_int(const char *text, int64_t *out)
 static bool read_text(const struct qplan_op_field_info *field, const char *text,
                       struct qp_op_value *out)
 {
+    enum qplan_dtype dtype;
     switch (field->type) {
     case QPLAN_FIELD_INT:
         out->none = field->names && strcmp(text, field->names) == 0;
@@ -106,6 +107,8 @@ static bool read_text(const struct qplan_op_field_info *field, const char *text,
         return qp_parse_f64(text, &out->real);
     case QPLAN_FIELD_NAME:
         out->number = find_word(field->names, text);
+        if (out->number < 0 && qplan_dtype_parse(text, &dtype)) /* which may have two names */
+            out->number = find_word(field->names, qplan_dtype_name(dtype));
         return out->number >= 0;
     }
     return false;

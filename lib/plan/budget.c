@@ -1,7 +1,8 @@
 /*
  * budget.c - the choice: each item walks along the lower convex hull of its options, the steps that
  * save most error for a byte first, which also gives a bound that no choice is below. The hull
- * leaves some bytes unused: options beside it, and exchanges of two items, fill them.
+ * leaves some bytes unused: options beside it, and exchanges of two items, fill them. From there
+ * all choices are gone through that could still be better, if they are not too many.
  */
 #include "budget.h"
 
@@ -19,6 +20,16 @@ struct step {
     size_t number;
 };
 
+/* Options of the items up to one: of those that come to so many bytes the best. */
+struct partial {
+    uint64_t bytes;
+    double error, added; /* to the bound, at the least */
+    size_t from, option; /* the one without the last item, and what that item has */
+};
+
+/* More of them are not looked at. */
+#define MOST_PARTIALS ((size_t)1 << 20)
+
 struct solver {
     const struct qp_budget *budget;
     bool raises; /* items that come first may have wide options alone */
@@ -28,6 +39,14 @@ struct solver {
     size_t *option;
     struct qp_mix mix;
     double bound;
+    double slope; /* of the first step that did not fit; 0 = all did */
+
+    size_t *critical; /* by item: its option before that step */
+
+    /* Room to go through all choices, item by item. */
+    struct partial *partials;
+    size_t *cursor;  /* by option */
+    uint64_t *least; /* bytes of all items from each on */
 };
 
 static const struct qp_option *option_at(const struct qp_budget *budget, size_t item, size_t which)
@@ -178,6 +197,7 @@ static int by_slope(const void *a, const void *b)
 static void walk(struct solver *s)
 {
     bool all_taken = true;
+    s->slope = 0;
     if (s->n_steps > 0)
         qsort(s->steps, s->n_steps, sizeof *s->steps, by_slope);
     for (size_t i = 0; i < s->n_steps; i++) {
@@ -189,8 +209,11 @@ static void walk(struct solver *s)
             s->mix.error -= step->error;
             continue;
         }
-        if (all_taken)
+        if (all_taken) {
             s->bound = s->mix.error - step->slope * (double)left;
+            s->slope = step->slope;
+            memcpy(s->critical, s->option, s->budget->n_items * sizeof *s->option);
+        }
         all_taken = false;
         s->is_closed[step->item] = true;
     }
@@ -202,100 +225,121 @@ static void walk(struct solver *s)
 /* ---- What the hull leaves ----------------------------------------------------------------------
  */
 
-/* Another option for an item, and what changes. */
+/* Another option for an item. */
 struct change {
     size_t item, to;
-    uint64_t more, less; /* bytes: one of them is 0 */
-    double saved;        /* error; below 0 = it grows */
 };
 
-static struct change change_to(const struct solver *s, size_t item, size_t to)
+/* The change that saves most and takes at most so many bytes; false if none saves anything. */
+static bool best_change(const struct solver *s, uint64_t room, struct change *best)
 {
-    const struct qp_option *from = option_at(s->budget, item, s->option[item]);
-    const struct qp_option *o = option_at(s->budget, item, to);
-    return (struct change){.item = item,
-                           .to = to,
-                           .more = o->bytes > from->bytes ? o->bytes - from->bytes : 0,
-                           .less = from->bytes > o->bytes ? from->bytes - o->bytes : 0,
-                           .saved = from->error - o->error};
-}
-
-/* The change that saves most and takes at most so many bytes, among items but one. */
-static bool best_change(const struct solver *s, uint64_t room, size_t but, double above,
-                        struct change *best)
-{
-    bool found = false;
+    double most = 0;
     for (size_t i = 0; i < s->budget->n_items; i++) {
-        for (size_t to = 0; i != but && to < s->budget->n_options; to++) {
-            if (to == s->option[i] || !may_have(s, i, to))
-                continue;
-            const struct change change = change_to(s, i, to);
-            if (change.more > room || change.saved <= above)
-                continue;
-            above = change.saved;
-            *best = change;
-            found = true;
-        }
-    }
-    return found;
-}
-
-static void apply(struct solver *s, const struct change *change)
-{
-    s->option[change->item] = change->to;
-    s->mix = sum(s->budget, s->option);
-}
-
-/* Pairs are as many as the square of what is asked here: more would take longer than they save. */
-#define MOST_PAIRED    2048
-#define MOST_EXCHANGES 64
-
-/* One item smaller, another one larger for it: the best such exchange, if any saves error. */
-static bool exchange(struct solver *s)
-{
-    struct change down = {0}, up = {0};
-    double saved = 0;
-    for (size_t i = 0; i < s->budget->n_items; i++) {
+        const struct qp_option *from = option_at(s->budget, i, s->option[i]);
         for (size_t to = 0; to < s->budget->n_options; to++) {
-            if (to == s->option[i] || !may_have(s, i, to))
+            const struct qp_option *o = option_at(s->budget, i, to);
+            if (!may_have(s, i, to) || (o->bytes > from->bytes && o->bytes - from->bytes > room) ||
+                from->error - o->error <= most)
                 continue;
-            const struct change less = change_to(s, i, to);
-            struct change more;
-            if (less.less == 0)
-                continue;
-            const uint64_t room = s->budget->bytes - s->mix.bytes + less.less;
-            if (!best_change(s, room, i, saved - less.saved, &more))
-                continue;
-            saved = less.saved + more.saved;
-            down = less;
-            up = more;
+            most = from->error - o->error;
+            *best = (struct change){i, to};
         }
     }
-    if (!(saved > 0))
-        return false;
-    const double before = s->mix.error;
-    const size_t of_down = s->option[down.item], of_up = s->option[up.item];
-    apply(s, &down);
-    apply(s, &up);
-    if (s->mix.error < before)
-        return true;
-    s->option[down.item] = of_down; /* it saved only what rounding makes of it */
-    s->option[up.item] = of_up;
-    s->mix = sum(s->budget, s->option);
-    return false;
+    return most > 0;
 }
 
 static void fill(struct solver *s)
 {
-    struct change change;
-    const bool is_small = s->budget->n_items * s->budget->n_options <= MOST_PAIRED;
-    const size_t none = s->budget->n_items;
-    for (unsigned i = 0; i < MOST_EXCHANGES; i++) {
-        while (best_change(s, s->budget->bytes - s->mix.bytes, none, 0, &change))
-            apply(s, &change);
-        if (!is_small || !exchange(s))
+    struct change change = {0, 0};
+    while (best_change(s, s->budget->bytes - s->mix.bytes, &change)) {
+        s->option[change.item] = change.to;
+        s->mix = sum(s->budget, s->option);
+    }
+}
+
+/* ---- The least error of all --------------------------------------------------------------------
+ */
+
+/* What an option of an item adds to the bound at the least, as it is not that of the first walk. */
+static double added_by(const struct solver *s, size_t item, const struct qp_option *o)
+{
+    const struct qp_option *at = option_at(s->budget, item, s->critical[item]);
+    const double bytes =
+        o->bytes < at->bytes ? -(double)(at->bytes - o->bytes) : (double)(o->bytes - at->bytes);
+    return fmax(o->error - at->error + s->slope * bytes, 0);
+}
+
+static void find_least(const struct solver *s)
+{
+    const struct qp_budget *b = s->budget;
+    s->least[b->n_items] = 0;
+    for (size_t i = b->n_items; i-- > 0;)
+        s->least[i] = s->least[i + 1] + option_at(b, i, first_on_hull(s, i))->bytes;
+}
+
+/* The next one with an item more, in the order of bytes, of equals that with least error; false
+ * behind the last. */
+static bool take_next(const struct solver *s, size_t item, size_t end, struct partial *out)
+{
+    bool found = false;
+    for (size_t k = 0; k < s->budget->n_options; k++) {
+        const struct qp_option *o = option_at(s->budget, item, k);
+        if (s->cursor[k] == end || !may_have(s, item, k))
+            continue;
+        const struct partial *p = &s->partials[s->cursor[k]];
+        const struct partial next = {p->bytes + o->bytes, p->error + o->error,
+                                     p->added + added_by(s, item, o), s->cursor[k], k};
+        if (found &&
+            (next.bytes > out->bytes || (next.bytes == out->bytes && next.error >= out->error)))
+            continue;
+        *out = next;
+        found = true;
+    }
+    if (found)
+        s->cursor[out->option]++;
+    return found;
+}
+
+/* Adds an item to those from *begin to *end, without those that lead to no less error than is
+ * known; false if there are too many. */
+static bool add_item(const struct solver *s, size_t item, size_t *begin, size_t *end)
+{
+    struct partial next = {.error = 0};
+    double best = INFINITY;
+    size_t n = *end;
+    for (size_t k = 0; k < s->budget->n_options; k++)
+        s->cursor[k] = *begin;
+    while (take_next(s, item, *end, &next)) {
+        if (next.bytes + s->least[item + 1] > s->budget->bytes)
+            break;
+        if (next.error >= best || s->bound + next.added > s->mix.error)
+            continue;
+        if (n == MOST_PARTIALS)
+            return false;
+        best = next.error;
+        s->partials[n++] = next;
+    }
+    *begin = *end;
+    *end = n;
+    return true;
+}
+
+/* Finds the least error that any choice has, unless there are too many to look at. */
+static void perfect(struct solver *s)
+{
+    size_t begin = 0, end = 1;
+    find_least(s);
+    s->partials[0] = (struct partial){.error = 0};
+    for (size_t i = 0; i < s->budget->n_items; i++) {
+        if (!add_item(s, i, &begin, &end))
             return;
     }
+    if (end > begin && s->partials[end - 1].error < s->mix.error) {
+        for (size_t i = s->budget->n_items, at = end - 1; i-- > 0; at = s->partials[at].from)
+            s->option[i] = s->partials[at].option;
+        s->mix = sum(s->budget, s->option);
+    }
+    s->bound = s->mix.error;
 }
 
 /* ---- The whole ---------------------------------------------------------------------------------
@@ -311,6 +355,8 @@ static bool solve(struct solver *s, bool raises)
         return false;
     walk(s);
     fill(s);
+    if (s->mix.error > s->bound)
+        perfect(s);
     s->bound = s->bound < s->mix.error ? s->bound : s->mix.error; /* what rounding left */
     return true;
 }
@@ -370,12 +416,20 @@ enum qplan_status qp_budget_choose(const struct qp_budget *budget, struct qp_bud
     s.steps = qp_alloc(n * budget->n_options, sizeof *s.steps);
     s.is_closed = qp_alloc(n, sizeof *s.is_closed);
     s.option = qp_alloc(n, sizeof *s.option);
-    if (s.steps && s.is_closed && s.option)
+    s.partials = qp_alloc_buffer(MOST_PARTIALS * sizeof *s.partials);
+    s.cursor = qp_alloc(budget->n_options, sizeof *s.cursor);
+    s.least = qp_alloc(n + 1, sizeof *s.least);
+    s.critical = qp_alloc(n, sizeof *s.critical);
+    if (s.steps && s.is_closed && s.option && s.partials && s.cursor && s.least && s.critical)
         choose(&s, choice);
     else
         status = qp_fail_memory(err, "budget", n * budget->n_options * sizeof *s.steps);
     qp_free(s.steps);
     qp_free(s.is_closed);
     qp_free(s.option);
+    qp_free(s.partials);
+    qp_free(s.cursor);
+    qp_free(s.least);
+    qp_free(s.critical);
     return status;
 }

@@ -6,9 +6,12 @@
 #include "plan.h"
 #include "select.h"
 
+#include "formats/experts.h"
 #include "formats/record.h"
 #include "lib/base/alloc.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -347,24 +350,50 @@ static enum qplan_status check_schemes(const struct qplan_plan *plan, struct qpl
     return QPLAN_OK;
 }
 
+static enum qplan_status refuse_model(const struct qplan_plan *plan, const struct qp_tensor *t,
+                                      const char *reason, struct qplan_error *err)
+{
+    char subject[512];
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t),
+                   "the layout %s cannot hold this model: %s", plan->format->name, reason);
+}
+
+/* Stacks of experts have been divided, but for those of models whose single ones have no known
+ * names. */
+static enum qplan_status check_stacks(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    if (!plan->format->loaded_by || plan->format->stacks_experts)
+        return QPLAN_OK;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_tensor *t = plan->tensors[i].source;
+        if (t->rank == 3 && strstr(t->name, QP_STACK_NAME))
+            return refuse_model(plan, t,
+                                "only mlx-lm loads stacks of experts, and the names of single ones "
+                                "are not known for the model_type of config.json",
+                                err);
+    }
+    return QPLAN_OK;
+}
+
 /* No tensor of the source tells that engines do not load such a model. */
 static enum qplan_status check_model(const struct qplan_plan *plan, struct qplan_error *err)
 {
     const struct qp_listing *listing = &plan->checkpoint->source.listing;
     size_t begin, end;
-    char subject[512];
     for (const struct qp_refusal *r = plan->format->refusals; r && r->pattern; r++) {
         if (r->types && !qp_is_model_type(listing, r->types))
             continue;
+        const struct qp_tensor *found = NULL; /* a weight rather than what is beside it */
         for (size_t i = 0; i < plan->n_tensors; i++) {
             const struct qp_tensor *t = plan->tensors[i].source;
-            if (qp_name_find(t->name, t->name_len, r->pattern, &begin, &end))
-                return qp_fail(
-                    err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t),
-                    "the layout %s cannot hold this model: %s", plan->format->name, r->reason);
+            if (qp_name_find(t->name, t->name_len, r->pattern, &begin, &end) &&
+                (!found || (found->rank < 2 && t->rank >= 2)))
+                found = t;
         }
+        if (found)
+            return refuse_model(plan, found, r->reason, err);
     }
-    return QPLAN_OK;
+    return check_stacks(plan, err);
 }
 
 #define TOLD_REASONS 8u
@@ -456,6 +485,9 @@ static enum qplan_status add_warnings(struct qplan_plan *plan, struct qplan_erro
         QP_TRY(qp_warn(&plan->warnings, &plan->arena, found->list[i].code, found->list[i].subject,
                        found->list[i].message, err));
     QP_TRY(qp_plan_warn_small(plan, err));
+    QP_TRY(qp_plan_warn_decoded(plan, err));
+    QP_TRY(qp_plan_warn_few(plan, err));
+    QP_TRY(qp_plan_warn_experts(plan, err));
     return qp_side_warn(&plan->side, path, &plan->warnings, &plan->arena, err);
 }
 

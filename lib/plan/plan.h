@@ -34,6 +34,7 @@ struct qplan_plan {
     struct qp_arranged
         sources;      /* the tensors of the checkpoint, with experts as the output has them */
     bool is_document; /* it was read: what cannot be done is a fault of the document, not of use */
+    bool is_edited;   /* somebody may have: what it quantizes is not kept instead */
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
     bool positive_scales;                /* no calibrator may choose others */
@@ -137,6 +138,17 @@ enum qplan_status qp_plan_keep_small(struct qplan_plan *plan,
  * them most, and kept they cost next to nothing. MEMORY.
  */
 enum qplan_status qp_plan_warn_small(struct qplan_plan *plan, struct qplan_error *err);
+
+/* Warns of tensors whose sets have too few values for their method. MEMORY. */
+enum qplan_status qp_plan_warn_few(struct qplan_plan *plan, struct qplan_error *err);
+
+/* Warns of what was quantized in the source and is not in the output, which may become larger by
+ * it. MEMORY. */
+enum qplan_status qp_plan_warn_decoded(struct qplan_plan *plan, struct qplan_error *err);
+
+/* Warns of experts that could be split: they are most of a model, and stay as they are unless that
+ * is asked for. MEMORY. */
+enum qplan_status qp_plan_warn_experts(struct qplan_plan *plan, struct qplan_error *err);
 
 /* The stored tensors that stand for a tensor in the output: how many, and the i-th. */
 static inline unsigned qp_plan_n_outputs(const struct qp_plan_tensor *t)

@@ -39,8 +39,11 @@ enum qplan_status qp_plan_new(struct qplan_plan **out, const struct qplan_checkp
 
 enum qplan_status qp_plan_take_tensors(struct qplan_plan *plan, struct qplan_error *err)
 {
+    const struct qp_format *format = plan->format;
     const struct qp_arrangement wish = {.split = plan->experts == QPLAN_EXPERTS_SPLIT,
-                                        .stack = plan->format->stacks_experts};
+                                        .stack = format->stacks_experts,
+                                        .unstack = format->loaded_by && !format->stacks_experts,
+                                        .engines = format->loaded_by != NULL};
     QP_TRY(qp_arrange(&plan->sources, plan->checkpoint, &wish, err));
     const size_t n = plan->sources.n;
     plan->tensors = qp_alloc(n, sizeof *plan->tensors);
@@ -98,9 +101,11 @@ enum qplan_status qp_plan_check_source(const struct qplan_checkpoint *checkpoint
         return QPLAN_OK;
     if (checkpoint->format) {
         qp_fail(err, QPLAN_ERR_INVALID, listing->shown,
-                "already quantized: expected a plain checkpoint, found %s",
-                qp_has_records(listing) ? QP_LAYOUT_KEY " in its metadata"
-                                        : "a quantization in its config.json");
+                "already quantized: expected a plain checkpoint, found %s%s",
+                qp_has_records(listing) ? QP_LAYOUT_KEY " in its " : "a quantization in its ",
+                qp_has_records(listing) ? "metadata"
+                : listing->described    ? checkpoint->format->described_in
+                                        : "config.json");
         qp_advise(err, QPLAN_ADVICE_DEQUANTIZE);
         return QPLAN_ERR_INVALID;
     }
@@ -195,6 +200,7 @@ static const char *misfit(const struct qp_format *format, const struct qp_tensor
 /* Decisions as the layout stores them: what it cannot store is kept, with its reason. */
 static enum qplan_status fit_layout(struct qplan_plan *plan, struct qplan_error *err)
 {
+    char subject[512];
     for (size_t i = 0; i < plan->n_tensors; i++) {
         struct qp_plan_tensor *t = &plan->tensors[i];
         if (!qp_is_quantized(t))
@@ -203,6 +209,10 @@ static enum qplan_status fit_layout(struct qplan_plan *plan, struct qplan_error 
         t->result.is_flat = plan->format->is_flat;
         t->result.variant = (uint8_t)plan->format->variant(&t->result, &plan->options);
         const char *reason = misfit(plan->format, &t->result);
+        if (reason && plan->is_edited)
+            return qp_fail(
+                err, QPLAN_ERR_INVALID, qp_checkpoint_subject(subject, plan->checkpoint, t->source),
+                "the plan quantizes it, which %s cannot: %s", plan->format->name, reason);
         if (reason)
             keep_unfit(t, reason);
     }
@@ -255,8 +265,11 @@ static enum qplan_status use_recipe(const struct qplan_plan *plan, struct qp_pla
     char subject[512], scheme[QPLAN_SCHEME_TEXT];
     if (!recipe) {
         qplan_scheme_format(t->result.scheme, scheme);
-        return qp_fail(err, fault, "scheme", "arithmetic reference of %s makes no codes of %s",
-                       plan->format->name, scheme);
+        return qp_fail(err, fault, "scheme", "arithmetic reference of %s makes no codes of %s%s",
+                       plan->format->name, scheme,
+                       t->result.scheme->nested
+                           ? ": the mean that its library takes is not the same on every machine"
+                           : "");
     }
     if (strcmp(recipe->method, t->calibrator->name) != 0)
         return qp_fail(err, fault, "calibrate", "arithmetic reference has minmax alone, found %s",

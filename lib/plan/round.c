@@ -135,6 +135,17 @@ static bool is_any_rounded(const struct qplan_plan *plan)
     return found;
 }
 
+/* A file that names no tensor at all is of another model. */
+static enum qplan_status check_names(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (qp_hessians_name(&plan->hessians, plan->tensors[i].source->name))
+            return QPLAN_OK;
+    }
+    return qp_fail(err, QPLAN_ERR_INVALID, plan->hessians.source.listing.shown,
+                   "not the Hessians of this model: it names none of its tensors");
+}
+
 /* Opens the file, which is the one that the plan names if it names one. */
 static enum qplan_status take_file(struct qplan_plan *plan, const char *path,
                                    struct qplan_error *err)
@@ -165,6 +176,7 @@ enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan
     plan->making.hessian_damp =
         options->hessian_damp > 0 ? options->hessian_damp : QPLAN_HESSIAN_DAMP;
     QP_TRY(take_file(plan, options->hessian, err));
+    QP_TRY(check_names(plan, err));
     if (options->importance_required && count_missing(plan) > 0)
         return fail_missing(plan, err);
     return replace_missing(plan, options->n_importance > 0, err);

@@ -17,7 +17,10 @@ static const char *find_misfit(const struct qplan_plan *plan, const char **setti
     if (options->zero_point != QPLAN_ZERO_POINT_USUAL && !format->may_omit_zeros)
         return "says itself which zero points are stored";
     *setting = "activations";
-    if (options->activations != QPLAN_ACTIVATIONS_USUAL && !format->has_activations)
+    if (options->activations == QPLAN_ACTIVATIONS_NONE && format->is_always_active)
+        return "has engines quantize activations: expected dynamic, found none";
+    if (options->activations != QPLAN_ACTIVATIONS_USUAL && !format->has_activations &&
+        !format->is_always_active)
         return "says nothing of activations";
     *setting = "indivisible";
     if (plan->indivisible == QPLAN_INDIVISIBLE_RAGGED && !format->has_ragged_groups)

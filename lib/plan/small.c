@@ -1,7 +1,7 @@
 /*
  * small.c - tensors that are too small to be worth few bits: they save next to nothing, and of all
  * tensors they lose most. Which ones are kept is asked for; of others that should be there is a
- * warning.
+ * warning. So there is of sets that are too small for the method that chooses their range.
  */
 #include "family.h"
 
@@ -123,5 +123,43 @@ enum qplan_status qp_plan_warn_small(struct qplan_plan *plan, struct qplan_error
                    n, n == 1 ? "" : "s", n == 1 ? "has" : "have",
                    qp_quote(quoted, first->source->name, first->source->name_len), few, all);
     return qp_warn(&plan->warnings, &plan->arena, "small-tensors",
+                   plan->checkpoint->source.listing.shown, text, err);
+}
+
+/* ---- Sets --------------------------------------------------------------------------------------
+ */
+
+/* Whether the method looks at more bins than a set has values, and may clip at all. */
+static bool has_few_values(const struct qp_plan_tensor *t)
+{
+    if (!qp_is_quantized(t) || !t->calibrator->wants_many)
+        return false;
+    struct qp_sets sets;
+    qp_tensor_sets(&sets, &t->result);
+    const uint64_t bins = t->calibrator->parameter;
+    return sets.band_rows * sets.col_width < bins &&
+           bins > (uint64_t)1 << (qplan_dtype_bits(t->result.scheme->dtype) - 1);
+}
+
+enum qplan_status qp_plan_warn_few(struct qplan_plan *plan, struct qplan_error *err)
+{
+    const struct qp_plan_tensor *first = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        const bool has_few = has_few_values(t);
+        first = has_few && !first ? t : first;
+        n += has_few;
+    }
+    if (!first)
+        return QPLAN_OK;
+    char text[768], quoted[QP_QUOTED];
+    (void)snprintf(
+        text, sizeof text,
+        "%zu tensor%s %s sets of fewer values than there are bins, the first is %s by %s: "
+        "far too much of them is clipped",
+        n, n == 1 ? "" : "s", n == 1 ? "has" : "have",
+        qp_quote(quoted, first->source->name, first->source->name_len), first->calibrator->name);
+    return qp_warn(&plan->warnings, &plan->arena, "few-values",
                    plan->checkpoint->source.listing.shown, text, err);
 }

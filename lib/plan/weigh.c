@@ -55,14 +55,33 @@ static void list_missing(const struct qplan_plan *plan, struct qp_faults *faults
     }
 }
 
-static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n, struct qplan_error *err)
+/* How many of these were never used while importance was collected. */
+static size_t count_unused(const struct qplan_plan *plan, const struct qp_importance *importance)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct qp_plan_tensor *t = &plan->tensors[i];
+        n += takes_weights(t) && !t->has_importance &&
+             qp_importance_names(importance, t->source->name);
+    }
+    return n;
+}
+
+static enum qplan_status warn_missing(struct qplan_plan *plan,
+                                      const struct qp_importance *importance, size_t n,
+                                      struct qplan_error *err)
 {
     const char *shown = plan->checkpoint->source.listing.shown;
+    const size_t n_unused = count_unused(plan, importance);
     struct qplan_error list;
     struct qp_faults faults = {.err = &list};
     qp_fail(&list, QPLAN_ERR_INVALID, shown,
-            "no importance is known of %zu tensor%s, whose errors are not weighted: ", n,
+            "no importance is known of %zu tensor%s, whose errors are not weighted", n,
             n == 1 ? "" : "s");
+    if (n_unused > 0)
+        qp_fail_more(&list, ", as %zu of them %s never used while it was collected", n_unused,
+                     n_unused == 1 ? "was" : "were");
+    qp_fail_more(&list, ": ");
     list_missing(plan, &faults);
     (void)qp_faults_end(&faults);
     return qp_warn(&plan->warnings, &plan->arena, "importance-missing", shown, list.message, err);
@@ -95,7 +114,35 @@ static enum qplan_status weigh_tensors(struct qplan_plan *plan,
     }
     if (n_missing == 0)
         return QPLAN_OK;
-    return required ? fail_missing(plan, err) : warn_missing(plan, n_missing, err);
+    return required ? fail_missing(plan, err) : warn_missing(plan, importance, n_missing, err);
+}
+
+/* Files that name no tensor at all are of another model. */
+static enum qplan_status check_names(const struct qplan_plan *plan,
+                                     const struct qp_importance *importance,
+                                     const struct qplan_plan_options *options,
+                                     struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (qp_importance_names(importance, plan->tensors[i].source->name))
+            return QPLAN_OK;
+    }
+    return qp_fail(err, QPLAN_ERR_INVALID, options->importance[0],
+                   "not the importance of this model: it names none of its tensors");
+}
+
+/* Where every tensor is rounded by its Hessian, the files have no use. */
+static enum qplan_status check_use(struct qplan_plan *plan, struct qplan_error *err)
+{
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (takes_weights(&plan->tensors[i]))
+            return QPLAN_OK;
+    }
+    return plan->n_quantized > 0
+               ? qp_warn(&plan->warnings, &plan->arena, "importance-unused",
+                         plan->checkpoint->source.listing.shown,
+                         "a Hessian is known of every tensor: importance weighs none", err)
+               : QPLAN_OK;
 }
 
 /* What the output will say of the files. */
@@ -124,7 +171,11 @@ enum qplan_status qp_plan_weigh(struct qplan_plan *plan, const struct qplan_plan
     enum qplan_status status =
         qp_importance_read(&importance, options->importance, options->n_importance, NULL, err);
     if (status == QPLAN_OK)
+        status = check_names(plan, &importance, options, err);
+    if (status == QPLAN_OK)
         status = weigh_tensors(plan, &importance, options->importance_required, err);
+    if (status == QPLAN_OK)
+        status = check_use(plan, err);
     if (status == QPLAN_OK)
         status = keep_digests(plan, &importance, err);
     qp_importance_free(&importance);

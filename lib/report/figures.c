@@ -55,6 +55,16 @@ const char *qp_report_recipe(const struct qplan_report *report)
     return NULL;
 }
 
+bool qp_report_is_unrecorded(const struct qplan_report *report)
+{
+    bool found = false;
+    for (size_t i = 0; i < report->n_rows && !found; i++) {
+        const struct qp_tensor *t = report->rows[i].tested->tensor;
+        found = t->scheme && !t->calibrate;
+    }
+    return found;
+}
+
 bool qp_report_is_rounded(const struct qplan_report *report)
 {
     struct qp_calibrator made;

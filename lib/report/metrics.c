@@ -176,7 +176,7 @@ const struct qp_metric qp_metrics[] = {
     {"negative_percent", QP_NUMBER, FACTS, SUMMARY | QP_IF_ANY, NO_GATE, of_negative_percent,
      NULL, NULL},
     {"half_step",    QP_NUMBER,  FACTS,  JSON,    WORST, HIGH, of_half_step,
-     "value",    "half of the largest scale"},
+     "value",    "half of the largest step between two codes"},
     {"bound",        QP_NUMBER,  FACTS,  ALL,     WORST, HIGH, of_bound,
      "value",    "the proven error bound"},
     {"max_abs",      QP_NUMBER,  SOURCE, ALL,     WORST, HIGH, of_max_abs,

@@ -314,9 +314,11 @@ static void put_verdict(struct printer *p)
     else if (recipe)
         qp_printf(p->w, "\nproven: every code and parameter is what %s gives", recipe);
     else
-        qp_printf(p->w, "\nproven: every element is within its bound%s%s",
+        qp_printf(p->w, "\nproven: every element is within its bound%s%s%s",
                   report->total.errors.clipped ? ", or clipped to the nearer end" : "",
-                  qp_report_is_rounded(report) ? ", or its code is what the Hessian gives" : "");
+                  qp_report_is_rounded(report) ? ", or its code is what the Hessian gives" : "",
+                  qp_report_is_unrecorded(report) ? "; without a record scales are not proven"
+                                                  : "");
 }
 
 static void put_totals(struct printer *p)

@@ -16,14 +16,9 @@
 #include <float.h>
 #include <stdlib.h>
 
-/*
- * Factors stay in a range where the product with the least stored scale is normal in f32, and the
- * quotient of the largest one finite.
- */
-#define LEAST_FACTOR  0x1p-117
-#define MOST_FACTOR   0x1p118
-#define LEAST_DIVISOR 0x1p-118
-#define MOST_DIVISOR  0x1p117
+/* The product of a factor with the least stored scale, or its quotient, is normal in f32. */
+#define LEAST_FACTOR 0x1p-117
+#define MOST_DIVISOR 0x1p117
 
 /* A tensor whose scales have a factor. */
 struct item {
@@ -124,7 +119,7 @@ static bool step(struct qp_job *job, void *buffers, struct qplan_error *err)
 /*
  * The set with the largest value gets the largest scale of f8e4m3: a factor is that value over 448
  * times the largest size of a code, or one over that. Of zeros alone it is 1. No rounding may make
- * that scale smaller than the set needs.
+ * that scale smaller than the set needs. False if that scale is not finite in f32.
  */
 static bool factor_of(const struct item *item, double most, float *factor)
 {
@@ -141,30 +136,30 @@ static bool factor_of(const struct item *item, double most, float *factor)
         found = rule.divides ? (double)all / most : most / (double)all;
     else if (most > 0)
         found = (double)(rule.divides ? all / (float)most : (float)most / all);
+    if (!rule.divides && found > (double)FLT_MAX)
+        return false;
     if (rule.divides && found > MOST_DIVISOR)
         found = MOST_DIVISOR;
     if (!rule.divides && found < LEAST_FACTOR)
         found = LEAST_FACTOR;
-    if (rule.divides ? found < LEAST_DIVISOR : found > MOST_FACTOR)
-        return false;
     rule.factor = (float)found;
     while ((double)qp_with_factor(&rule, QP_F8E4M3_MOST) * qp_code_end(&rule) < most)
         rule.factor = nextafterf(rule.factor, rule.divides ? 0 : INFINITY);
     *factor = rule.factor;
-    return true;
+    return qp_with_factor(&rule, QP_F8E4M3_MOST) <= FLT_MAX;
 }
 
-static enum qplan_status fail_factor(const struct item *item, const char *subject,
+static enum qplan_status fail_factor(const struct item *item, double most, const char *subject,
                                      struct qplan_error *err)
 {
     const struct qp_calibrator *calibrator = item->tensor->calibrator;
     if (calibrator->factor)
         qp_fail(err, QPLAN_ERR_VALUE, subject,
-                "%s makes no factor of its scales: its values are too large or too small",
-                calibrator->name);
+                "%s makes no factor of its scales: its values are %s", calibrator->name,
+                most > 0 ? "too large or too small" : "all 0");
     else
-        qp_fail(err, QPLAN_ERR_VALUE, subject, "the factor of its scales is too large for f32");
-    qp_advise(err, calibrator->factor ? QPLAN_ADVICE_EXCLUDE : QPLAN_ADVICE_SCALE_F32);
+        qp_fail(err, QPLAN_ERR_VALUE, subject, "the largest of its scales is too large for f32");
+    qp_advise(err, QPLAN_ADVICE_EXCLUDE);
     return QPLAN_ERR_VALUE;
 }
 
@@ -177,7 +172,7 @@ static enum qplan_status set_factors(const struct engine *e, float *factors,
         if (factor_of(item, e->most[item->group], &factors[item->tensor - e->plan->tensors]))
             continue;
         (void)qp_checkpoint_subject(subject, e->plan->checkpoint, item->tensor->source);
-        return fail_factor(item, subject, err);
+        return fail_factor(item, e->most[item->group], subject, err);
     }
     return QPLAN_OK;
 }

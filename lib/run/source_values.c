@@ -122,6 +122,7 @@ static enum qplan_status read_in_order(const struct qp_values *v, uint64_t elem,
 struct turned {
     uint64_t elem, n, cols; /* which elements of the matrix, and its columns */
     size_t size;            /* of an element */
+    size_t step;            /* bytes between the elements of a column */
     char *out;
 };
 
@@ -146,30 +147,37 @@ static void put_row(const struct turned *t, uint64_t row, uint64_t col, uint64_t
         copy_element(t->out + (at + i - t->elem) * t->size, lines + i * LINE_BYTES, t->size);
 }
 
-/* Rows of some columns, which fit the lines. */
+/* Rows of some columns of one matrix, which fit the lines. */
 static enum qplan_status read_columns(const struct qp_values *from, const struct turned *t,
                                       const struct qp_excerpt *excerpt, const struct qp_rect *rect,
                                       struct qplan_error *err)
 {
+    const uint64_t matrix = rect->row / excerpt->rows, row = rect->row % excerpt->rows;
+    const uint64_t col = matrix * excerpt->cols + rect->col;
+    const uint64_t first = excerpt->first + col * excerpt->across + row * excerpt->down;
     char lines[LINES * LINE_BYTES];
     for (uint64_t i = 0; i < rect->n_cols; i++)
-        QP_TRY(qp_values_read(from, excerpt->first + (rect->col + i) * excerpt->across + rect->row,
-                              rect->n_rows, lines + i * LINE_BYTES, err));
+        QP_TRY(qp_values_read(from, first + i * excerpt->across,
+                              (rect->n_rows - 1) * excerpt->down + 1, lines + i * LINE_BYTES, err));
     for (uint64_t i = 0; i < rect->n_rows; i++)
-        put_row(t, rect->row + i, rect->col, rect->n_cols, lines + i * t->size);
+        put_row(t, rect->row + i, rect->col, rect->n_cols, lines + i * t->step);
     return QPLAN_OK;
 }
 
-/* Whole columns of all rows that there is an element of, so that reads are as long as can be. */
+/*
+ * Whole columns of all rows of a matrix that there is an element of, so that reads are as long as
+ * can be.
+ */
 static enum qplan_status read_turned(const struct qp_values *v, const struct turned *t,
                                      struct qplan_error *err)
 {
-    const uint64_t end = (t->elem + t->n - 1) / t->cols + 1;
+    const uint64_t end = (t->elem + t->n - 1) / t->cols + 1, rows = v->tensor->excerpt->rows;
     struct qp_values from = *v;
     struct qp_rect rect;
     from.tensor = v->tensor->excerpt->of[0];
     for (rect.row = t->elem / t->cols; rect.row < end; rect.row += rect.n_rows) {
-        rect.n_rows = qp_min_u64(end - rect.row, LINE_BYTES / t->size);
+        rect.n_rows =
+            qp_min_u64(qp_min_u64(end - rect.row, rows - rect.row % rows), LINE_BYTES / t->step);
         for (rect.col = 0; rect.col < t->cols; rect.col += rect.n_cols) {
             rect.n_cols = qp_min_u64(t->cols - rect.col, LINES);
             QP_TRY(read_columns(&from, t, v->tensor->excerpt, &rect, err));
@@ -178,19 +186,40 @@ static enum qplan_status read_turned(const struct qp_values *v, const struct tur
     return QPLAN_OK;
 }
 
+/* Elements of rows that begin some way apart. */
+static enum qplan_status read_rows(const struct qp_values *v, uint64_t elem, uint64_t n, char *out,
+                                   struct qplan_error *err)
+{
+    const struct qp_excerpt *excerpt = v->tensor->excerpt;
+    const size_t size = qplan_storage_bits((enum qplan_storage)v->tensor->storage) / 8;
+    const uint64_t cols = excerpt->cols;
+    struct qp_values from = *v;
+    from.tensor = excerpt->of[0];
+    for (uint64_t k; n > 0; elem += k, n -= k, out += k * size) {
+        k = qp_min_u64(n, cols - elem % cols);
+        QP_TRY(qp_values_read(&from, excerpt->first + elem / cols * excerpt->down + elem % cols, k,
+                              out, err));
+    }
+    return QPLAN_OK;
+}
+
 static enum qplan_status read_excerpt(const struct qp_values *v, uint64_t elem, uint64_t n,
                                       void *out, struct qplan_error *err)
 {
-    const struct turned turned = {
-        .elem = elem,
-        .n = n,
-        .cols = v->tensor->shape[1],
-        .size = qplan_storage_bits((enum qplan_storage)v->tensor->storage) / 8,
-        .out = out};
+    const struct qp_excerpt *excerpt = v->tensor->excerpt;
+    const size_t size = qplan_storage_bits((enum qplan_storage)v->tensor->storage) / 8;
+    const struct turned turned = {.elem = elem,
+                                  .n = n,
+                                  .cols = excerpt->cols,
+                                  .size = size,
+                                  .step = size * excerpt->down,
+                                  .out = out};
     if (n == 0)
         return QPLAN_OK;
-    return qp_is_turned(v->tensor) ? read_turned(v, &turned, err)
-                                   : read_in_order(v, elem, n, out, err);
+    if (qp_is_turned(v->tensor))
+        return read_turned(v, &turned, err);
+    return excerpt->down > 0 ? read_rows(v, elem, n, out, err)
+                             : read_in_order(v, elem, n, out, err);
 }
 
 /* ---- Any plain tensor --------------------------------------------------------------------------

@@ -21,11 +21,7 @@ static const char *part_subject(char out[512], const struct qp_source *source,
 
 /* ---- Scales ---------------------------------------------------------------------------------- */
 
-/*
- * Codes that begin at a bias may count down from it: other tools write such scales, and recipes
- * that follow them. Of symmetric codes the calibrator decides. All other scales are above 0.
- */
-static bool may_be_negative(const struct qp_tensor *tensor)
+bool qp_may_be_negative(const struct qp_tensor *tensor)
 {
     struct qp_calibrator calibrator;
     const bool is_known = qp_calibrator_recorded(tensor->calibrate, tensor->scheme, &calibrator);
@@ -72,24 +68,6 @@ struct qp_code_rule qp_stored_rule(const struct qp_tensor *tensor)
         rule.divides = factor->divides;
     }
     return rule;
-}
-
-/* Each of n scales above 0 is a power of two, where the layout says so. */
-static enum qplan_status check_powers(const struct qp_source *source, const struct qp_part *part,
-                                      const struct qp_work_kernels *work, const void *scale,
-                                      uint64_t set, size_t n, struct qplan_error *err)
-{
-    char subject[512], found[QP_F64_TEXT];
-    int exponent;
-    size_t i = 0;
-    while (i < n && frexp(scale_at(work, scale, i), &exponent) == 0.5)
-        i++;
-    if (i == n)
-        return QPLAN_OK;
-    qp_format_f64(found, scale_at(work, scale, i));
-    return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, source, part),
-                   "bad scale of set %" PRIu64 ": expected a power of two, found %s", set + i,
-                   found);
 }
 
 /*
@@ -155,9 +133,8 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
     else
         qp_load_scales(work, &rule, n, stored, window->scale);
     if (qp_scales_are_above_0(work, n, window->scale))
-        return part->of_powers ? check_powers(source, part, work, window->scale, set, n, err)
-                               : QPLAN_OK;
-    const bool either_sign = may_be_negative(tensor), zeros = may_be_zero(tensor);
+        return QPLAN_OK;
+    const bool either_sign = qp_may_be_negative(tensor), zeros = may_be_zero(tensor);
     size_t i = 0;
     while (i < n && is_scale(scale_at(work, window->scale, i), either_sign, zeros))
         i++;
@@ -166,9 +143,9 @@ enum qplan_status qp_read_scales(const struct qp_source *source, const struct qp
     qp_format_f64(found, scale_at(work, window->scale, i));
     return qp_fail(err, QPLAN_ERR_INVALID, part_subject(subject, source, part),
                    "bad scale of set %" PRIu64 ": expected a finite number %s 0, found %s", set + i,
-                   may_be_negative(tensor) ? "other than"
-                   : may_be_zero(tensor)   ? "not below"
-                                           : "above",
+                   qp_may_be_negative(tensor) ? "other than"
+                   : may_be_zero(tensor)      ? "not below"
+                                              : "above",
                    found);
 }
 
@@ -387,6 +364,12 @@ static const uint8_t *find_no_number(const uint8_t *codes, size_t n,
     return NULL;
 }
 
+bool qp_has_other_codes(const struct qplan_scheme *scheme)
+{
+    const struct qp_code_rule rule = qp_code_rule(scheme);
+    return scheme->narrow || (rule.kind == QP_CODES_FLOAT && rule.type->bits == 8);
+}
+
 enum qplan_status qp_read_codes(const struct qp_source *source, const struct qp_tensor *tensor,
                                 uint64_t elem, size_t n, enum qplan_isa isa, void *room,
                                 const uint8_t **codes, uint64_t *bad_fill, struct qplan_error *err)
@@ -400,7 +383,7 @@ enum qplan_status qp_read_codes(const struct qp_source *source, const struct qp_
     const uint8_t *outside = NULL;
     if (tensor->scheme->narrow)
         outside = memchr(values, (uint8_t)(rule.q_min - 1), n);
-    else if (rule.kind == QP_CODES_FLOAT && rule.type->bits == 8)
+    else if (qp_has_other_codes(tensor->scheme))
         outside = find_no_number(values, n, &rule.type->grid);
     if (!outside)
         return QPLAN_OK;

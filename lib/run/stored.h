@@ -27,6 +27,16 @@ struct qp_param_window {
  */
 void qp_stored_sets(struct qp_sets *sets, const struct qp_tensor *tensor);
 
+/*
+ * Whether scales of a tensor may be below 0. Codes that begin at a bias may count down from it:
+ * other tools write such scales, and recipes that follow them. Of symmetric codes the calibrator
+ * decides. All other scales are above 0.
+ */
+bool qp_may_be_negative(const struct qp_tensor *tensor);
+
+/* Whether the bytes of codes can be such that no quantizer writes. */
+bool qp_has_other_codes(const struct qplan_scheme *scheme);
+
 /* The rule that a tensor which was read has its codes by, with its factor. */
 struct qp_code_rule qp_stored_rule(const struct qp_tensor *tensor);
 

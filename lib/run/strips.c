@@ -314,15 +314,17 @@ static enum qplan_status fail_scale(const struct qp_worker *w, uint64_t set)
     (void)qp_checkpoint_subject(subject, w->context->plan->checkpoint, t->source);
     if (is_recipe)
         qp_fail(w->err, QPLAN_ERR_VALUE, subject,
-                "%s makes no scale of set %" PRIu64 ": its values are too large or too small",
+                "%s makes no scale of set %" PRIu64
+                ": its values are too large, too small or all 0",
                 t->calibrator->name, set);
     else
         qp_fail(w->err, QPLAN_ERR_VALUE, subject, "the %s of set %" PRIu64 " is too large for %s",
                 t->result.scheme->bias ? "range" : "scale", set,
                 qplan_dtype_name(t->result.scheme->scale_dtype));
-    qp_advise(w->err, is_recipe || t->result.scheme->scale_dtype == QPLAN_F32
-                          ? QPLAN_ADVICE_EXCLUDE
-                          : QPLAN_ADVICE_SCALE_F32);
+    /* The layouts of engines say themselves of which type scales are. */
+    const bool is_open = !is_recipe && !w->context->plan->format->fit;
+    qp_advise(w->err, is_open && t->result.scheme->scale_dtype != QPLAN_F32 ? QPLAN_ADVICE_SCALE_F32
+                                                                            : QPLAN_ADVICE_EXCLUDE);
     return QPLAN_ERR_VALUE;
 }
 

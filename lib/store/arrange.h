@@ -10,8 +10,10 @@
 
 /* What is asked for. */
 struct qp_arrangement {
-    bool split; /* fused experts one by one */
-    bool stack; /* single experts all in one */
+    bool split;   /* fused experts one by one */
+    bool stack;   /* of each projection all experts in one, single or fused ones */
+    bool unstack; /* such stacks one by one */
+    bool engines; /* of those that are split, only what engines load so */
     const struct qplan_checkpoint
         *like; /* only what this checkpoint has; NULL = wherever one can */
 };
@@ -27,11 +29,15 @@ struct qp_arranged {
 
 /*
  * Arranges the tensors of a checkpoint. INVALID if experts are to be split, without a checkpoint to
- * be like, and it is not known how such a model has them. qp_arranged_free in any case.
+ * be like, and it is not known how such a model has them, or engines do not load them so.
+ * qp_arranged_free in any case.
  */
 enum qplan_status qp_arrange(struct qp_arranged *out, const struct qplan_checkpoint *checkpoint,
                              const struct qp_arrangement *wish, struct qplan_error *err);
 void qp_arranged_free(struct qp_arranged *arranged);
+
+/* Whether a tensor holds the experts of a layer, and could be split into them. */
+bool qp_may_split(const struct qplan_checkpoint *checkpoint, const struct qp_tensor *tensor);
 
 /* The tensor with this name, or NULL. */
 const struct qp_tensor *qp_arranged_find(const struct qp_arranged *arranged, const char *name,

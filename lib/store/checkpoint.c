@@ -351,6 +351,11 @@ bool qplan_checkpoint_is_folder(const struct qplan_checkpoint *checkpoint)
     return checkpoint->source.is_folder;
 }
 
+bool qplan_checkpoint_is_decoded(const struct qplan_checkpoint *checkpoint)
+{
+    return checkpoint->is_decoded;
+}
+
 uint64_t qplan_checkpoint_bytes(const struct qplan_checkpoint *checkpoint)
 {
     return checkpoint->source.n_bytes;

@@ -114,7 +114,7 @@ static enum qplan_status read_file(struct qp_config *config, const char *path,
     return status == QPLAN_OK ? check_members(config, err) : status;
 }
 
-enum qplan_status qp_config_read(struct qp_config **out, const char *folder,
+enum qplan_status qp_config_read(struct qp_config **out, const char *folder, const char *name,
                                  struct qplan_error *err)
 {
     struct qp_writer path;
@@ -122,7 +122,8 @@ enum qplan_status qp_config_read(struct qp_config **out, const char *folder,
     *out = NULL;
     qp_writer_init(&path);
     qp_puts(&path, folder);
-    qp_puts(&path, "/" QP_CONFIG_NAME);
+    qp_puts(&path, "/");
+    qp_puts(&path, name);
     qp_put(&path, "", 1);
     enum qplan_status status = qp_writer_finish(&path, folder, err);
     if (status == QPLAN_OK && stat(path.data, &st) == 0 && S_ISREG(st.st_mode)) {

@@ -21,10 +21,11 @@ struct qp_config {
 };
 
 /*
- * Reads the config.json of a folder; *out is NULL if there is none. INVALID with the byte if it
- * is not an object in strict JSON, or describes its quantization twice or with a key twice.
+ * Reads the config.json of a folder, or a file of another name that says the same things; *out is
+ * NULL if there is none. INVALID with the byte if it is not an object in strict JSON, or describes
+ * its quantization twice or with a key twice.
  */
-enum qplan_status qp_config_read(struct qp_config **out, const char *folder,
+enum qplan_status qp_config_read(struct qp_config **out, const char *folder, const char *name,
                                  struct qplan_error *err);
 void qp_config_free(struct qp_config *config);
 

@@ -7,14 +7,19 @@
 #include "lib/base/io.h"
 #include "lib/base/text.h"
 #include "shard_index.h"
+#include "staging.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Of a number in the name of a shard. */
+#define MOST_DIGITS 9
 
 /* ---- What is in a folder -----------------------------------------------------------------------
  */
@@ -106,21 +111,94 @@ static enum qplan_status set_stem(struct qp_folder *f, const char *name, const c
     return f->stem ? QPLAN_OK : qp_fail_memory(err, f->path, strlen(name));
 }
 
-/* A folder without an index has exactly one file. */
+/* Of model-00001-of-00002.safetensors "model", as its length, and both numbers. */
+struct shard {
+    size_t n_stem, digits, number, of;
+};
+
+/* False if a name is not of that form. */
+static bool read_shard(const char *name, struct shard *out)
+{
+    const char *of = strstr(name, "-of-");
+    *out = (struct shard){.digits = of ? strspn(of + 4, "0123456789") : 0};
+    if (!of || out->digits == 0 || out->digits > MOST_DIGITS ||
+        strcmp(of + 4 + out->digits, QP_CHECKPOINT_SUFFIX) != 0)
+        return false;
+    const char *dash = of;
+    while (dash > name && dash[-1] >= '0' && dash[-1] <= '9')
+        dash--;
+    if (dash <= name + 1 || dash == of || dash[-1] != '-' || of - dash > MOST_DIGITS)
+        return false;
+    out->n_stem = (size_t)(dash - 1 - name);
+    out->number = strtoul(dash, NULL, 10);
+    out->of = strtoul(of + 4, NULL, 10);
+    return true;
+}
+
+/* Names the first of the shards that are not among these files, and counts the others. */
+static void put_missing(struct qplan_error *err, const struct qp_names *files,
+                        const struct shard *like)
+{
+    const size_t n_missing = like->of > files->n ? like->of - files->n : 0;
+    struct shard found = {0};
+    char name[512], quoted[QP_QUOTED];
+    size_t number = 1;
+    for (size_t i = 0; i < files->n && read_shard(files->list[i], &found); i++)
+        number += found.number == number; /* names are in order */
+    if (n_missing == 0 || number > like->of)
+        return;
+    (void)snprintf(name, sizeof name, "%.*s-%0*zu-of-%0*zu%s", (int)like->n_stem, files->list[0],
+                   (int)like->digits, number, (int)like->digits, like->of, QP_CHECKPOINT_SUFFIX);
+    qp_fail_more(err, " and the shard %s", qp_quote(quoted, name, strlen(name)));
+    if (n_missing > 1)
+        qp_fail_more(err, " and %zu more", n_missing - 1);
+}
+
+/* Whether files are shards of one checkpoint, of which there is no index. */
+static bool are_shards(const struct qp_names *files, struct shard *first)
+{
+    struct shard other;
+    bool alike = read_shard(files->list[0], first) && first->of > 1;
+    for (size_t i = 1; alike && i < files->n; i++)
+        alike = read_shard(files->list[i], &other) && other.of == first->of &&
+                other.n_stem == first->n_stem &&
+                strncmp(files->list[i], files->list[0], first->n_stem) == 0;
+    return alike;
+}
+
+static enum qplan_status fail_no_index(const struct qp_folder *f, const struct qp_names *files,
+                                       const struct shard *like, struct qplan_error *err)
+{
+    char shown[512], name[512], quoted[QP_QUOTED];
+    (void)snprintf(name, sizeof name, "%.*s%s", (int)like->n_stem, files->list[0], QP_INDEX_SUFFIX);
+    (void)qp_fail(err, QPLAN_ERR_INVALID, qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
+                  "not all of a checkpoint of %zu shards: missing are the index %s", like->of,
+                  qp_quote(quoted, name, strlen(name)));
+    put_missing(err, files, like);
+    return QPLAN_ERR_INVALID;
+}
+
+/* A folder without an index has exactly one file, which is all of the checkpoint. */
 static enum qplan_status take_only_file(struct qp_folder *f, const struct qp_names *files,
                                         struct qplan_error *err)
 {
     char shown[512];
+    struct shard shard;
     if (files->n == 0)
         return qp_fail(err, QPLAN_ERR_INVALID,
                        qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
                        "no checkpoint in this folder: expected a .safetensors file, or an index "
                        "with its shards");
+    if (are_shards(files, &shard))
+        return fail_no_index(f, files, &shard, err);
     if (files->n > 1)
         return ambiguous(f, files->list[0], files->list[1], err);
     f->names = files->list;
     f->n_files = 1;
-    return set_stem(f, files->list[0], QP_CHECKPOINT_SUFFIX, err);
+    if (!read_shard(files->list[0], &shard))
+        return set_stem(f, files->list[0], QP_CHECKPOINT_SUFFIX, err);
+    f->stem = qp_arena_join(&f->arena, files->list[0], shard.n_stem, "");
+    return f->stem ? QPLAN_OK : qp_fail_memory(err, f->path, shard.n_stem);
 }
 
 static bool has_name(char **names, size_t n, char *name)
@@ -144,10 +222,21 @@ static enum qplan_status warn_of_others(struct qp_folder *f, const struct qp_nam
     return QPLAN_OK;
 }
 
+static enum qplan_status fail_staging(const struct qp_folder *f, struct qplan_error *err)
+{
+    char shown[512];
+    (void)qp_fail(err, QPLAN_ERR_INVALID, qp_escape(shown, sizeof shown, f->path, strlen(f->path)),
+                  "the staging folder of an unfinished run");
+    qp_advise(err, QPLAN_ADVICE_CLEAN);
+    return QPLAN_ERR_INVALID;
+}
+
 /* Takes the folder that was named: its only index, or its only file. */
 static enum qplan_status take_folder(struct qp_folder *f, struct qplan_error *err)
 {
     struct qp_names indexes = {NULL, 0}, files = {NULL, 0};
+    if (qp_staging_is_marked(f->path))
+        return fail_staging(f, err);
     QP_TRY(list_folder(f, &indexes, &files, err));
     if (indexes.n > 1)
         return ambiguous(f, indexes.list[0], indexes.list[1], err);
@@ -250,32 +339,20 @@ const struct qp_mapped *qp_folder_mapped(const struct qp_folder *folder, const c
 /* ---- A shard by itself ------------------------------------------------------------------------
  */
 
-/* "model" of model-00001-of-00002.safetensors; 0 if a name is not of that form. */
-static size_t shard_stem(const char *name)
-{
-    const char *of = strstr(name, "-of-");
-    size_t digits = of ? strspn(of + 4, "0123456789") : 0;
-    if (!of || digits == 0 || strcmp(of + 4 + digits, QP_CHECKPOINT_SUFFIX) != 0)
-        return 0;
-    const char *dash = of;
-    while (dash > name && dash[-1] >= '0' && dash[-1] <= '9')
-        dash--;
-    return dash > name + 1 && dash < of && dash[-1] == '-' ? (size_t)(dash - 1 - name) : 0;
-}
-
 enum qplan_status qp_index_beside(const char *path, struct qp_arena *arena, const char **index,
                                   struct qplan_error *err)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    const size_t n = shard_stem(name), n_folder = (size_t)(name - path);
+    const size_t n_folder = (size_t)(name - path);
+    struct shard shard;
     struct stat st;
     *index = NULL;
-    if (n == 0)
+    if (!read_shard(name, &shard))
         return QPLAN_OK;
-    char *beside = qp_arena_join(arena, path, n_folder + n, QP_INDEX_SUFFIX);
+    char *beside = qp_arena_join(arena, path, n_folder + shard.n_stem, QP_INDEX_SUFFIX);
     if (!beside)
-        return qp_fail_memory(err, "index", n_folder + n);
+        return qp_fail_memory(err, "index", n_folder + shard.n_stem);
     if (stat(beside, &st) == 0 && S_ISREG(st.st_mode))
         *index = beside + n_folder;
     return QPLAN_OK;

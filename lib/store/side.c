@@ -42,7 +42,7 @@ static const char *const left_suffixes[] = {".py",
 static const char *const left_names[] = {"quantize_config.json", "hf_quant_config.json",
                                          "recipe.yaml", "SHA256SUMS"};
 
-static bool is_left_out(const char *name)
+bool qp_side_is_left_out(const char *name)
 {
     bool left = name[0] == '.';
     for (size_t i = 0; i < sizeof left_suffixes / sizeof *left_suffixes; i++)
@@ -120,7 +120,7 @@ static enum qplan_status decide(const struct finder *f, const char *name)
     if (!path)
         return fail_memory(f);
     const int errnum = stat(path, &st) == 0 ? 0 : errno;
-    if ((errnum == 0 && !S_ISREG(st.st_mode)) || (!is_wanted(f, name) && is_left_out(name)))
+    if ((errnum == 0 && !S_ISREG(st.st_mode)) || (!is_wanted(f, name) && qp_side_is_left_out(name)))
         return leave(f, name);
     if (errnum != 0) /* a link that leads nowhere */
         return qp_fail_errno(f->err, errnum, qp_escape(shown, sizeof shown, path, strlen(path)),
@@ -169,6 +169,25 @@ enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *sou
     for (size_t i = 0; i < names.n; i++)
         QP_TRY(decide(&f, names.list[i]));
     return check_patterns(&f);
+}
+
+enum qplan_status qp_side_find_more(struct qp_side *side, const struct qp_source *source,
+                                    const struct qplan_run *run, struct qp_arena *arena,
+                                    struct qplan_error *err)
+{
+    const size_t n = run ? run->n_copy : 0;
+    char **copy = qp_arena_alloc(arena, n, sizeof *copy);
+    if (!copy)
+        return qp_fail_memory(err, source->listing.shown, n * sizeof *copy);
+    if (n > 0 && !source->is_folder)
+        return qp_fail(err, QPLAN_ERR_INVALID, source->listing.shown,
+                       "only a folder has files to copy: found a file");
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = qp_arena_join(arena, run->copy[i], strlen(run->copy[i]), "");
+        if (!copy[i])
+            return qp_fail_memory(err, source->listing.shown, strlen(run->copy[i]));
+    }
+    return qp_side_find(side, source, copy, n, arena, err);
 }
 
 enum qplan_status qp_side_edit_config(struct qp_side *side, const struct qp_source *source,

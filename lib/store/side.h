@@ -20,6 +20,9 @@ struct qp_side {
     size_t n_left;
 };
 
+/* Whether a file with this name is not copied, unless that is asked for. */
+bool qp_side_is_left_out(const char *name);
+
 /*
  * Decides about the files at the top of a source's folder. Plain files are copied; code, pickles
  * and other weights, what describes another quantization, hidden files and folders are not, unless
@@ -29,6 +32,11 @@ struct qp_side {
 enum qplan_status qp_side_find(struct qp_side *side, const struct qp_source *source,
                                char *const *copy, size_t n_copy, struct qp_arena *arena,
                                struct qplan_error *err);
+
+/* Likewise, with the patterns of a run, which may be NULL: they are for folders alone. */
+enum qplan_status qp_side_find_more(struct qp_side *side, const struct qp_source *source,
+                                    const struct qplan_run *run, struct qp_arena *arena,
+                                    struct qplan_error *err);
 
 /*
  * Has the output's config.json say value under each of the keys, which end with NULL, instead of

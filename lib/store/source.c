@@ -3,6 +3,7 @@
  */
 #include "source.h"
 
+#include "formats/record.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 
@@ -33,7 +34,7 @@ static enum qplan_status take_file(struct qp_source *source, struct qp_st *st,
         return status;
     }
     *source = (struct qp_source){
-        .listing = {st, 1, st->entries, st->n_entries, st->file.shown, NULL, read_listed},
+        .listing = {st, 1, st->entries, st->n_entries, st->file.shown, NULL, NULL, read_listed},
         .files = st,
         .path = st->file.path,
         .n_bytes = st->file.size,
@@ -240,6 +241,21 @@ static enum qplan_status take_warnings(struct qp_source *source, struct qplan_er
     return QPLAN_OK;
 }
 
+/* Where neither records nor config.json say how a folder is quantized, another file may. */
+static enum qplan_status read_description(struct qp_source *source, struct qplan_error *err)
+{
+    struct qp_listing *listing = &source->listing;
+    const struct qp_format *format;
+    if (qp_has_records(listing) || qp_quantization_config(listing) || qp_format_of_config(listing))
+        return QPLAN_OK;
+    for (size_t i = 0; !source->described && (format = qp_format_at(i)) != NULL; i++) {
+        if (format->described_in)
+            QP_TRY(qp_config_read(&source->described, source->path, format->described_in, err));
+    }
+    listing->described = source->described ? &source->described->tree : NULL;
+    return QPLAN_OK;
+}
+
 /* Opens the files of the folder that has been found. */
 static enum qplan_status open_folder(struct qp_source *source, struct qplan_error *err)
 {
@@ -252,11 +268,12 @@ static enum qplan_status open_folder(struct qp_source *source, struct qplan_erro
     if (!source->path || !source->listing.shown)
         return qp_fail_memory(err, shown, strlen(path));
     QP_TRY(take_warnings(source, err));
-    QP_TRY(qp_config_read(&source->config, path, err));
+    QP_TRY(qp_config_read(&source->config, path, QP_CONFIG_NAME, err));
     source->listing.config = source->config ? &source->config->tree : NULL;
     source->listing.is_folder = true;
     source->listing.read = read_listed;
-    return open_files(source, err);
+    QP_TRY(open_files(source, err));
+    return read_description(source, err);
 }
 
 enum qplan_status qp_source_open_staged(struct qp_source *source, const char *folder,
@@ -301,6 +318,7 @@ void qp_source_close(struct qp_source *source)
     qp_free(source->entries);
     qp_folder_free(&source->folder);
     qp_config_free(source->config);
+    qp_config_free(source->described);
     qp_arena_free(&source->arena);
     *source = (struct qp_source){.files = NULL};
 }

@@ -29,6 +29,7 @@ struct qp_source {
     bool is_folder;            /* then .folder says which files there are */
     struct qp_folder folder;
     struct qp_config *config;    /* of the folder; NULL = it has none */
+    struct qp_config *described; /* what says instead how it is quantized; NULL likewise */
     struct qp_warnings warnings; /* about what was found; they are in .arena */
     struct qp_arena arena;
     const struct qp_st_new *written; /* what the headers must be, or NULL; the caller's */

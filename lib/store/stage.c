@@ -6,6 +6,7 @@
 #include "folder.h"
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
+#include "staging.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static const struct qp_stage closed_stage = {.parent = -1, .dir = -1, .old = -1};
+static const struct qp_stage closed_stage = {.parent = -1, .dir = -1, .old = -1, .mark = -1};
 
 static enum qplan_status fail_errno(const struct qp_stage *s, const char *what,
                                     struct qplan_error *err)
@@ -44,11 +45,11 @@ static enum qplan_status name_stage(struct qp_stage *s, const char *path, struct
         n--;
     (void)qp_escape(s->shown, sizeof s->shown, path, n);
     s->path = qp_strndup(path, n);
-    s->partial = qp_alloc(n + sizeof QP_STAGE_SUFFIX, 1);
+    s->partial = qp_alloc(n + sizeof QP_STAGING_SUFFIX, 1);
     if (!s->path || !s->partial)
         return qp_fail_memory(err, s->shown, n);
     memcpy(s->partial, path, n);
-    memcpy(s->partial + n, QP_STAGE_SUFFIX, sizeof QP_STAGE_SUFFIX);
+    memcpy(s->partial + n, QP_STAGING_SUFFIX, sizeof QP_STAGING_SUFFIX);
     const char *name = name_of(s->path);
     if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return qp_fail(err, QPLAN_ERR_USAGE, s->shown,
@@ -226,7 +227,10 @@ static enum qplan_status make_folder(struct qp_stage *s, mode_t wanted, struct q
     }
     s->made = true;
     s->dir = openat(s->parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return s->dir >= 0 ? QPLAN_OK : qp_fail_errno(err, errno, shown, "cannot open the folder");
+    if (s->dir < 0)
+        return qp_fail_errno(err, errno, shown, "cannot open the folder");
+    s->mark = qp_staging_mark(s->dir);
+    return s->mark >= 0 ? QPLAN_OK : qp_fail_errno(err, errno, shown, "cannot create a file");
 }
 
 /*
@@ -455,23 +459,9 @@ static enum qplan_status sync_files(struct qp_stage *s, bool *synced, struct qpl
     }
     for (size_t i = 0; i < s->n_others; i++)
         QP_TRY(sync_file(&s->others[i], synced, err));
+    if (qp_staging_unmark(s->dir) != 0)
+        return fail_errno(s, "cannot remove a file", err);
     return sync_fd(s, s->dir, s->partial, synced, err);
-}
-
-/* Removes a folder of files; what cannot be removed stays. */
-static int remove_folder(int parent, const char *name)
-{
-    const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (dir) {
-        const struct dirent *entry;
-        while ((entry = readdir(dir)) != NULL) {
-            if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-                (void)unlinkat(fd, entry->d_name, 0);
-        }
-        (void)closedir(dir);
-    }
-    return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 /*
@@ -504,6 +494,14 @@ static enum qplan_status fail_name(const struct qp_stage *s, struct qplan_error 
     return qp_fail_errno(err, errnum, s->shown, "cannot give the output its name");
 }
 
+/* Closes the mark, after which there may be another. */
+static void close_mark(struct qp_stage *s, int next)
+{
+    if (s->mark >= 0)
+        (void)close(s->mark);
+    s->mark = next;
+}
+
 enum qplan_status qp_stage_commit(struct qp_stage *stage, bool *synced, struct qplan_error *err)
 {
     bool exchanged = false;
@@ -513,10 +511,12 @@ enum qplan_status qp_stage_commit(struct qp_stage *stage, bool *synced, struct q
         status = fail_name(stage, err);
     if (status == QPLAN_OK) {
         stage->made = false;
+        if (exchanged)
+            close_mark(stage, qp_staging_mark(stage->old));
         status = sync_fd(stage, stage->parent, "its folder", synced, err);
         /* Only now: a power cut may take back a name that is not synced. */
         if (exchanged)
-            (void)remove_folder(stage->parent, name_of(stage->partial));
+            (void)qp_staging_remove(stage->parent, name_of(stage->partial));
     }
     qp_stage_discard(stage);
     return status;
@@ -526,11 +526,12 @@ void qp_stage_discard(struct qp_stage *stage)
 {
     qp_handles_free(stage->handles);
     if (stage->made)
-        (void)remove_folder(stage->parent, name_of(stage->partial));
+        (void)qp_staging_remove(stage->parent, name_of(stage->partial));
     if (stage->dir >= 0)
         (void)close(stage->dir);
     if (stage->old >= 0)
         (void)close(stage->old);
+    close_mark(stage, -1);
     if (stage->parent >= 0)
         (void)close(stage->parent);
     for (size_t i = 0; i < stage->n_others; i++)
@@ -540,26 +541,4 @@ void qp_stage_discard(struct qp_stage *stage)
     qp_free(stage->partial);
     qp_free(stage->path);
     *stage = closed_stage;
-}
-
-enum qplan_status qplan_clean(const char *path, struct qplan_error *err)
-{
-    struct qp_stage s = closed_stage;
-    struct stat st;
-    char shown[512];
-    enum qplan_status status = name_stage(&s, path, err);
-    if (status == QPLAN_OK)
-        status = open_parent(&s, err);
-    if (status == QPLAN_OK) {
-        const char *name = name_of(s.partial);
-        (void)qp_escape(shown, sizeof shown, s.partial, strlen(s.partial));
-        if (fstatat(s.parent, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-            status = qp_fail_errno(err, errno, shown, "nothing to remove");
-        else if (!S_ISDIR(st.st_mode))
-            status = qp_fail(err, QPLAN_ERR_IO, shown, "not a folder that a run has left");
-        else if (remove_folder(s.parent, name) != 0)
-            status = qp_fail_errno(err, errno, shown, "cannot remove the folder");
-    }
-    qp_stage_discard(&s);
-    return status;
 }

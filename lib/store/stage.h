@@ -8,8 +8,6 @@
 
 #include "lib/base/io.h"
 
-#define QP_STAGE_SUFFIX ".partial"
-
 /* A file of the folder. */
 struct qp_staged {
     const struct qp_stage *stage;
@@ -23,6 +21,7 @@ struct qp_stage {
     char shown[512];
     int parent, dir; /* of the folder that it will be in; of .partial; -1 = closed */
     int old;         /* of a folder that has its name already; -1 = there is none */
+    int mark;        /* that tells others of this run (staging.h); -1 = closed */
     bool force, made;
     struct qp_staged *files; /* that are written by position; their names are the caller's */
     size_t n_files;

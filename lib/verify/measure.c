@@ -26,7 +26,8 @@ struct engine {
     struct qp_flat flat;
     struct slot *ring; /* the result of unit u is in slot u % n_slots */
     uint64_t n_slots;
-    uint64_t turn; /* the unit whose result is taken next */
+    uint64_t turn;       /* the unit whose result is taken next */
+    bool decodes_turned; /* a source is decoded from codes that go down its columns */
 };
 
 struct slot {
@@ -82,6 +83,8 @@ static void carve_common(struct qp_carve *carve, size_t tile_bytes, const struct
     b->hold = qp_take(carve, hold_bytes(e, tile_bytes));
     if (e->compare.decodes)
         qp_values_carve(carve, tile_bytes, &b->values);
+    if (e->decodes_turned)
+        qp_values_carve_hold(carve, tile_bytes, &b->values);
 }
 
 static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
@@ -144,6 +147,8 @@ static size_t turned_bytes(const struct qp_job *job)
         if (e->pairs[i].file->scheme && qp_is_turned(e->pairs[i].source))
             return qp_job_turned_wish(job, TURNED_BYTES);
     }
+    if (e->decodes_turned)
+        return qp_job_turned_wish(job, TURNED_BYTES);
     return e->compare.holds ? HELD_BYTES : 0;
 }
 
@@ -322,6 +327,8 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
         pairs[i].result = (struct qp_measure){
             .max_abs = -1, .weight_unit = pairs[i].weights ? pairs[i].weights->unit : 0};
         e->compare.decodes |= !qp_is_verbatim(pairs[i].source);
+        e->decodes_turned |= pairs[i].source->encoded &&
+                             qp_part_is_turned(qp_tensor_part(pairs[i].source->encoded, QP_CODES));
         e->compare.holds |=
             pairs[i].file->scheme && qp_part_is_turned(qp_tensor_part(pairs[i].file, QP_CODES));
     }

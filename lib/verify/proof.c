@@ -166,9 +166,16 @@ static enum qplan_status find_partners(struct prover *p)
 /* ---- Every element is within its bound, every kept byte is the same ----------------------------
  */
 
+/* Whether nothing says how a quantized tensor was made: another tool may round by data. */
+static bool is_unrecorded(const struct qp_pair *pair)
+{
+    return pair->file->scheme && !pair->file->calibrate;
+}
+
 static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
 {
     const struct qp_measure *m = &pair->result;
+    const bool first = !p->failed;
     char subject[512], at[256], x[QP_F64_TEXT], y[QP_F64_TEXT], bound[QP_F64_TEXT];
     (void)qp_checkpoint_subject(subject, p->proof->file, pair->file);
     if (m->offences && !pair->file->scheme) {
@@ -183,9 +190,14 @@ static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
         offend(
             p, subject,
             "outside the bound at %s: source %s, decoded %s, allowed error %s, and %" PRIu64
-            " such elements in all",
+            " such elements in all%s",
             qp_format_coordinates(at, sizeof at, pair->source->shape, pair->source->rank, m->first),
-            x, y, bound, m->offences);
+            x, y, bound, m->offences,
+            is_unrecorded(pair) ? "; no record says how it was made, and its codes are not the "
+                                  "nearest that its scales allow"
+                                : "");
+        if (first && p->proof->strict && is_unrecorded(pair))
+            qp_advise(p->err, QPLAN_ADVICE_UNRECORDED);
     } else {
         offend(p, subject, "spare bits must be 0: found %" PRIu64 " rows where they are not",
                m->bad_fill);
@@ -212,6 +224,27 @@ static void format_element(char out[QP_F64_TEXT], const struct qplan_entry *entr
     }
 }
 
+/* A scale that need only be near minmax's, and is not. */
+static void offend_by_size(struct prover *p, const struct qp_pair *pair, const char *stored)
+{
+    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
+    const struct qp_wrong *wrong = &pair->result.wrong;
+    const struct qplan_entry *entry = wrong->entry;
+    char subject[512], at[256], least[QP_F64_TEXT], most[QP_F64_TEXT], size[QP_F64_TEXT];
+    double minmax, found;
+    f64->load(pair->file->scheme->scale_dtype, 1, wrong->computed, &minmax);
+    f64->load(pair->file->scheme->scale_dtype, 1, stored, &found);
+    qp_format_f64(least, minmax * QP_SCALE_LEAST);
+    qp_format_f64(most, minmax * QP_SCALE_MOST);
+    qp_format_f64(size, found);
+    offend(
+        p, qp_listing_subject(subject, &p->proof->file->source.listing, entry),
+        "not a scale that %s gives for the source at %s: expected a size from %s to %s, found %s",
+        pair->file->calibrate,
+        qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, wrong->elem), least, most,
+        size);
+}
+
 static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair *pair)
 {
     const struct qp_source *file = &p->proof->file->source;
@@ -220,6 +253,10 @@ static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair 
     const size_t size = qplan_storage_bits((enum qplan_storage)entry->storage) / 8;
     char subject[512], at[256], computed[QP_F64_TEXT], found[QP_F64_TEXT], stored[8];
     QP_TRY(qp_source_read(file, entry, wrong->elem * size, stored, size, p->err));
+    if (pair->file->scheme && !pair->computed) {
+        offend_by_size(p, pair, stored);
+        return QPLAN_OK;
+    }
     format_element(computed, entry, wrong->computed);
     format_element(found, entry, stored);
     offend(p, qp_listing_subject(subject, &file->listing, entry),
@@ -300,7 +337,10 @@ static enum qplan_status judge_pairs(struct prover *p)
         const enum beyond beyond = find_beyond(p, pair);
         tested->proven = within && beyond == NOTHING && pair->result.wrong.n_bytes == 0 &&
                          !(p->impossible && pair->file->scheme);
-        if (!within)
+        if (!within && p->proof->allow_unproven && is_unrecorded(pair) &&
+            pair->result.bad_fill == 0)
+            p->proof->unproven++;
+        else if (!within)
             offend_by_pair(p, pair);
         else if (pair->result.wrong.n_bytes > 0)
             QP_TRY(offend_by_bytes(p, pair));
@@ -408,7 +448,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
                            struct qplan_error *err)
 {
     struct prover p = {.proof = proof, .err = err};
-    const struct qp_arrangement as_the_file = {.split = true, .stack = true, .like = proof->file};
+    const struct qp_arrangement as_the_file = {
+        .split = true, .stack = true, .unstack = true, .like = proof->file};
     const struct qp_source *file = &proof->file->source, *source = &proof->source->source;
     proof->pairs = qp_alloc(proof->n_tested, sizeof *proof->pairs);
     if (!proof->pairs)

@@ -10,7 +10,6 @@
 #include "lib/run/factors.h"
 #include "lib/run/units.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -44,7 +43,7 @@ static bool is_near(enum qplan_dtype dtype, const char *stored, const char *comp
     double found, minmax;
     f64->load(dtype, 1, stored, &found);
     f64->load(dtype, 1, computed, &minmax);
-    return fabs(found) >= minmax * QP_SCALE_LEAST && fabs(found) <= minmax * QP_SCALE_MOST;
+    return qp_scale_is_near(found, minmax);
 }
 
 /* Of scales that need only be near: the first that is not; false if all are. */

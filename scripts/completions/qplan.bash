@@ -141,6 +141,10 @@ _qplan() {
         --fail-if) compopt +o default; return ;;
         --gate-min-elements) compopt +o default; return ;;
         --candidates) compopt +o default; return ;;
+        --format) compopt +o default; return ;;
+        --select) words='all linear' ;;
+        --exclude) compopt +o default; return ;;
+        --indivisible) words='error keep ragged' ;;
         --calibrate) compopt +o default; return ;;
         --importance) return ;;
         --importance-missing) words='warn error' ;;
@@ -150,7 +154,7 @@ _qplan() {
         --device-memory) compopt +o default; return ;;
         -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--against --tensors --include --fail-if --gate-min-elements --sensitivity --candidates --format --select --exclude --indivisible --calibrate --importance --importance-missing --hessian --hessian-damp --positive-scales --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     verify)
@@ -170,21 +174,23 @@ _qplan() {
     dequantize)
         case $previous in
         -o | --output) return ;;
+        --copy) compopt +o default; return ;;
         --dtype) words='f32 f16 bf16' ;;
         --device) words='auto cpu cuda opencl' ;;
         --device-memory) compopt +o default; return ;;
         -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='-o --output -f --force --dtype --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='-o --output -f --force --copy --dtype --device --device-memory -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     convert)
         case $previous in
         --format) compopt +o default; return ;;
         -o | --output) return ;;
+        --copy) compopt +o default; return ;;
         -T | --threads) compopt +o default; return ;;
         --memory) compopt +o default; return ;;
-        *) [[ $current == -* ]] && words='--format -o --output -f --force -T --threads --memory --json -q --quiet -h --help ' ;;
+        *) [[ $current == -* ]] && words='--format -o --output -f --force --copy -T --threads --memory --json -q --quiet -h --help ' ;;
         esac
         ;;
     lint)
@@ -195,7 +201,7 @@ _qplan() {
         ;;
     clean)
         case $previous in
-        *) [[ $current == -* ]] && words='-h --help ' ;;
+        *) [[ $current == -* ]] && words='-h --help -q --quiet ' ;;
         esac
         ;;
     devices)

@@ -22,7 +22,8 @@ import traceback
 
 sys.dont_write_bytecode = True      # the source tree stays as it is
 
-import rows_framing         # noqa: F401: the rows fill the table
+import rows_beside          # noqa: F401: the rows fill the table
+import rows_framing         # noqa: F401
 import rows_json            # noqa: F401
 import rows_layout          # noqa: F401
 import rows_names           # noqa: F401

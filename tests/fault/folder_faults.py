@@ -172,8 +172,30 @@ def kill_at_random(bench, layout, n):
             job.problem(f"too few hits: {hits} of {n // 2}")
 
 
+def clean_beside_a_run(bench):
+    """A run that is at work is not cleaned away: it is held while clean looks."""
+    job = Job(bench, "compressed-tensors", False, 512, 4)
+    mark = job.partial / ".qplan-staging"
+    for _ in range(50):
+        job.prepare()
+        with subprocess.Popen([bench.qplan, *job.args], stderr=subprocess.DEVNULL) as process:
+            while not (job.partial / "config.json").exists() and process.poll() is None:
+                time.sleep(0.0005)
+            process.send_signal(signal.SIGSTOP)
+            held = mark.exists()
+            if held:
+                bench.expect(bench.run("clean", job.out), 4, ("out.partial", "a run is writing it"))
+            process.send_signal(signal.SIGCONT)
+        if process.returncode != 0 or not job.is_whole():
+            job.problem(f"a run beside clean: exit {process.returncode}")
+        if held:
+            return
+    job.problem("no run was caught at work")
+
+
 def row_kills(bench, options):
     """Row G21 of folders: at any time."""
+    clean_beside_a_run(bench)
     kill_at_random(bench, "compressed-tensors", options.kills)
     others = [layout for layout in LAYOUTS if layout != "compressed-tensors"]
     for layout in others:

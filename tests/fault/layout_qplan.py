@@ -397,10 +397,11 @@ class Layout:
                             ("two-hessians", making(hessian=two, hessian_damp="1.0")),
                             ("tiny-damp", making(hessian=one, hessian_damp="5e-324")),
                             ("saturate", making(nonfinite="saturate")),
-                            ("saturate-1", making("1", nonfinite="saturate")),
                             ("all", making(importance=two, hessian=one, hessian_damp="0.5",
                                            nonfinite="saturate"))):
             yield Fault(f"Q7-making-honest-{name}", spoil, (), HONEST)
+        if self.base not in self.need_layout_2:
+            yield Fault("Q7-making-honest-saturate-1", making("1", nonfinite="saturate"), (), HONEST)
         bad = {"empty": "", "word": "x", "bare": one[7:], "short": one[:-1], "long": one + "0",
                "upper": one.upper(), "upper-digit": one[:-1] + "F", "no-digit": one[:-1] + "g",
                "other-hash": one.replace("256", "512"), "blank-first": " " + one,

@@ -12,6 +12,7 @@ but what the function names.
 import argparse
 import copy
 import json
+import math
 import pathlib
 import re
 import struct
@@ -21,6 +22,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 
+from layout_bitsandbytes import nested_map
 from model import NF4
 
 FORMAT_BITS = {"F8_E4M3": 1, "I32": 4, "I8": 1, "U8": 1, "I64": 8, "U32": 4, "BF16": 2, "F16": 2, "F32": 4}
@@ -119,15 +121,15 @@ Q = LAYER + "self_attn.q_proj"
 SCALE = Q + ".weight_scale"
 
 
-def native(zero_points=0):
+def native(zero_points=0, scales=(1, 2, 3, 4), method="minmax", scheme="int8:c0", codes=bytes(range(32))):
     """The native layout, as its manual page has it: one tensor, by rows, symmetric."""
     folder = Folder(linear={})
     folder.files["config.json"] = json.dumps({"model_type": "llama"})
-    folder.tensors = {"l.0.w": ("I8", (4, 8), bytes(range(32))),
-                      "l.0.w_scale": ("F32", (4,), struct.pack("<4f", 1, 2, 3, 4)),
+    folder.tensors = {"l.0.w": ("I8", (4, 8), codes),
+                      "l.0.w_scale": ("F32", (4,), struct.pack("<4f", *scales)),
                       "l.0.w_zero_point": ("I8", (4,), bytes([0, 0, 0, zero_points]))}
-    folder.metadata = {"format": "pt", "qplan.layout": "1", "qplan.numerics": "1",
-                       "qplan.tensors": json.dumps({"l.0.w": "int8:c0 minmax F32 4x8"})}
+    folder.metadata = {"format": "pt", "qplan.layout": "1" if method == "minmax" else "2", "qplan.numerics": "1",
+                       "qplan.tensors": json.dumps({"l.0.w": f"{scheme} {method} F32 4x8"})}
     return folder
 
 
@@ -184,6 +186,9 @@ def L04():
     folder = Folder()
     folder.files["quantize_config.json"] = "{}"
     yield folder, 1
+    folder = modelopt()                 # config.json counts, whatever the other file holds
+    folder.files["hf_quant_config.json"] = "{"
+    yield folder, 1
 
 
 def L05():
@@ -207,8 +212,11 @@ def L07():
         folder = Folder()
         folder.spoil(SCALE, 5, value)
         yield folder, 1
-
-
+        for n_nested in (0, 1):
+            yield nested(n_nested, value), 1
+        folder = mlx()
+        folder.spoil(LAYER + "mlp.up_proj.biases", 255, value)
+        yield folder, 1
     for kind, value in (("nvfp4", 0x7f), ("nvfp4", 0xff), ("mxfp4", 0xff), ("mxfp8", 0xff)):
         yield with_byte(float_folder(kind), SCALE, 5, value), 1
     yield with_byte(modelopt(), SCALE, 5, 0x7f), 1
@@ -227,16 +235,7 @@ def L08():
 
 
 def L09():
-    folder = Folder()
-    folder.spoil(SCALE, 255, -0.5)
-    yield folder, 1
-    folder = bitsandbytes(["lm_head", DOWN])
-    folder.tensors[LAYER + "mlp.up_proj.SCB"] = ("F32", (64,), struct.pack("<f", -0.5) * 64)
-    yield folder, 1
-
-
-    yield with_byte(float_folder("nvfp4"), SCALE, 5, 0xb8), 1
-    yield with_byte(modelopt(), SCALE, 5, 0xb8), 1
+    yield native(scales=(1, -2, 3, -4), method="mse:fast"), 1
 
 
 def L10():
@@ -558,6 +557,19 @@ def four_bits(rows, cols, width=64, engine="transformers"):
     return folder
 
 
+def nested(at, value):
+    """nf4:double: 512 groups, whose scales are codes of a table, with two scales of their own."""
+    folder, weight = four_bits(256, 128), LAYER + "mlp.up_proj.weight"
+    state = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [256, 128],
+                        "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.5}).encode()
+    folder.tensors[weight + ".quant_state.bitsandbytes__nf4"] = ("U8", (len(state),), state)
+    folder.tensors[weight + ".absmax"] = ("U8", (512,), b"\x80" * 512)
+    folder.tensors[weight + ".nested_absmax"] = ("F32", (2,), struct.pack(
+        "<2f", *(value if i == at else 0.25 for i in range(2))))
+    folder.tensors[weight + ".nested_quant_map"] = ("F32", (256,), nested_map())
+    return folder
+
+
 def awq(skip=None, linear=None, engine=None):
     """AWQ (gemm): words along rows of the transposed codes."""
     folder = Folder(linear={})
@@ -585,12 +597,13 @@ def mlx(module=LAYER + "mlp.up_proj"):
     return folder
 
 
-def fp8(rows=128, cols=256, scales=(0.5, 2.0), scale_fmt="ue8m0"):
-    """fp8 in blocks of 128 by 128, with scales that may have to be powers of two."""
+def fp8(rows=128, cols=256, scales=(0.5, 2.0), scale_fmt="ue8m0", dtype="F32"):
+    """fp8 in blocks of 128 by 128, with scales that may be meant to be powers of two."""
+    pack = {"F32": lambda v: struct.pack("<f", v), "F16": lambda v: struct.pack("<e", v), "BF16": bf16}[dtype]
     folder, module = Folder(linear={}), LAYER + "mlp.up_proj"
     folder.tensors[module + ".weight"] = ("F8_E4M3", (rows, cols), b"\x3a" * (rows * cols))
     folder.tensors[module + ".weight_scale_inv"] = (
-        "F32", ((rows + 127) // 128, (cols + 127) // 128), struct.pack(f"<{len(scales)}f", *scales))
+        dtype, ((rows + 127) // 128, (cols + 127) // 128), b"".join(map(pack, scales)))
     folder.config["quantization_config"] = {
         "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
         "weight_block_size": [128, 128], "scale_fmt": scale_fmt}
@@ -648,6 +661,15 @@ def modelopt(linear=None, engine=None):
     return folder
 
 
+def beside(kv=None):
+    """ModelOpt, described in a file of its own."""
+    folder = modelopt()
+    del folder.config["quantization_config"]
+    folder.files["hf_quant_config.json"] = json.dumps({"quantization": {
+        "quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": kv, "exclude_modules": ["lm_head"]}})
+    return folder
+
+
 def with_byte(folder, name, at, value):
     dtype, shape, raw = folder.tensors[name]
     folder.tensors[name] = (dtype, shape, raw[:at] + bytes([value]) + raw[at + 1:])
@@ -664,9 +686,36 @@ def zero_block(folder, codes, scale=0):
 DOWN = LAYER + "mlp.down_proj"
 
 
+def L64():
+    """Without a record that says otherwise, scales are above 0."""
+    folder = Folder()
+    folder.spoil(SCALE, 255, -0.5)
+    yield folder, 1
+    folder = bitsandbytes(["lm_head", DOWN])
+    folder.tensors[LAYER + "mlp.up_proj.SCB"] = ("F32", (64,), struct.pack("<f", -0.5) * 64)
+    yield folder, 1
+    yield with_byte(float_folder("nvfp4"), SCALE, 5, 0xb8), 1
+    yield with_byte(modelopt(), SCALE, 5, 0xb8), 1
+    yield fp8(scales=(0.5, -2.0)), 1
+    yield native(scales=(1, 2, -3, 4)), 1
+    yield native(scales=(1, 2, -3, 4), method="mse:fast+positive"), 1
+    for i in (0, 1):
+        yield nested(i, -1.0), 1
+
+
+def L65():
+    for value in (0x7f, 0xff):
+        for at in (0, 127 * 256 + 255):
+            yield with_byte(fp8(), LAYER + "mlp.up_proj.weight", at, value), 1
+        for kind in ("fp8", "fp8-block", "mxfp8"):
+            yield with_byte(float_folder(kind), Q + ".weight", 64 * 128 - 1, value), 1
+    yield native(scheme="int8:c0:narrow", codes=bytes(31) + b"\x80"), 1
+
+
 def L14():
     for scales in ((0.5, 0.75), (3.0, 1.0), (1.0, 1.0000001), (0.1, 0.2)):
         yield fp8(scales=scales), 1
+        yield fp8(scales=scales, dtype="BF16"), 1 if scales != (1.0, 1.0000001) else 0
 
 
 def L35():
@@ -713,6 +762,13 @@ def L49():
     for module in (LAYER + "mlp.experts.0.up_proj", LAYER + "self_attn.kv_b_proj",
                    "visual.blocks.0.mlp.fc1", "model.vision_tower.layers.0.fc1"):
         yield mlx(module), 1
+    for model_type, n in (("qwen3_moe", 1), ("gpt_oss", 1), ("unheard_of", 0)):
+        folder = mlx()                      # and beside it experts as transformers has them
+        folder.config["model_type"] = model_type
+        for fused, shape in (("gate_up_proj", (2, 128, 64)), ("down_proj", (2, 64, 64))):
+            folder.tensors[LAYER + "mlp.experts." + fused] = ("BF16", shape, bf16(0.5) * math.prod(shape))
+        folder.keep("visual.blocks.0.mlp.fc1")
+        yield folder, n
 
 
 def L50():
@@ -790,6 +846,8 @@ def good():
     yield awq(["mlp.gate"], {LAYER + "mlp.gate_proj": (64, 128)}), []
     yield fp8(), []
     yield fp8(scale_fmt="float", scales=(0.3, 3.0)), []
+    for dtype in ("BF16", "F16"):
+        yield fp8(scale_fmt="float", scales=(0.3, 3.0), dtype=dtype), []
     for engine in ("vllm", "sglang", "transformers"):
         folder = fp8(scales=(2.0 ** -149, 2.0 ** 127))
         folder.options = ["--for", engine]
@@ -814,6 +872,8 @@ def good():
     yield modelopt(), []
     yield modelopt(engine="vllm"), []
     yield zero_block(modelopt(), Q + ".weight"), []
+    yield beside(), []
+    yield beside(kv="FP8"), ["L19"]
     yield zero_block(float_folder("nvfp4"), Q + ".weight_packed"), []
     yield modelopt(EXPERTS), []
     yield two_groups([["re:.*mlp.*", "re:.*o_proj$"], ["re:.*self_attn[.][qkv]_proj"]]), []

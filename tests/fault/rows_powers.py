@@ -1,6 +1,7 @@
-"""Q. Folders of fp8 whose scales are powers of two by "scale_fmt": floats, or exponents in bytes. What
-is honest is read; a scale that is no power of two, and a config.json that says otherwise than the
-tensors do, is refused by every command that reads values.
+"""Q. Folders of fp8 whose scales are floats of some type, or, by "scale_fmt", exponents in bytes. What
+is honest is read; a scale that is no number above 0, and a config.json that says otherwise than the
+tensors do, is refused by every command that reads values. Floats that are meant to be powers of two
+need not be: engines multiply by any, and the folder of DeepSeek-V3.1 has one that is none.
 """
 
 import json
@@ -54,18 +55,29 @@ honest("Q1-fp8-powers-F32", floats(2.0 ** -149, 2.0 ** 100))
 honest("Q1-fp8-powers-E8M0", ("F8_E8M0", b"\x00\xf0"))
 honest("Q1-fp8-powers-U8", ("U8", b"\x7f\x80"))
 honest("Q1-fp8-powers-float", floats(0.3, 3.0), "float")
-for name, value in {"half-more": 1.5, "next": 1.0000001, "three": 3.0, "zero": 0.0, "minus": -2.0,
-                    "nan": float("nan"), "inf": float("inf")}.items():
+for name, value in {"half-more": 1.5, "next": 1.0000001, "three": 3.0, "published": 8.07e-05}.items():
     for i, values in enumerate(((value, 1.0), (1.0, value))):
-        refuse(f"Q8-fp8-powers-{name}-{i}", floats(*values), tensor(SCALES),
-               words(f"bad scale of set {i}: expected a (power of two|finite number above 0), found"))
+        honest(f"Q1-fp8-powers-{name}-{i}", floats(*values))
+HALVES = {"BF16": lambda *values: b"".join(struct.pack("<f", value)[2:] for value in values),
+          "F16": lambda *values: struct.pack(f"<{len(values)}e", *values)}
+for dtype, pack in HALVES.items():
+    for scale_fmt in ("none", "float", "ue8m0"):
+        honest(f"Q1-fp8-powers-{dtype}-{scale_fmt}", (dtype, pack(0.5, 0.75)), scale_fmt)
+for name, value in {"zero": 0.0, "minus": -2.0, "nan": float("nan"), "inf": float("inf")}.items():
+    for i, values in enumerate(((value, 1.0), (1.0, value))):
+        for dtype, raw in {"F32": floats(*values)[1], **{d: pack(*values) for d, pack in HALVES.items()}}.items():
+            refuse(f"Q8-fp8-powers-{dtype}-{name}-{i}", (dtype, raw), tensor(SCALES),
+                   words(f"bad scale of set {i}: expected a finite number above 0, found"))
 for dtype in ("F8_E8M0", "U8"):
     refuse(f"Q8-fp8-powers-{dtype}", (dtype, b"\x7f\xff"), tensor(SCALES), words("bad scale of set 1"))
     for scale_fmt in ("none", "float"):
         refuse(f"Q4-fp8-powers-{dtype}-{scale_fmt}", (dtype, b"\x7f\x7f"), tensor(SCALES), "F32", dtype,
                scale_fmt=scale_fmt)
-for dtype, raw in {"BF16": b"\x80\x3f" * 2, "F16": b"\0\x3c" * 2, "F8_E4M3": b"\x38" * 2}.items():
-    refuse(f"Q4-fp8-powers-{dtype}", (dtype, raw), tensor(SCALES), "F32", dtype)
+for dtype, n_bytes in {"F8_E4M3": 1, "I16": 2, "F64": 8}.items():
+    refuse(f"Q4-fp8-powers-{dtype}", (dtype, b"\x38" * 2 * n_bytes), tensor(SCALES), "F32", dtype)
+for dtype, pack in HALVES.items():      # qplan writes F32
+    refuse(f"Q4-fp8-powers-{dtype}-recorded", (dtype, pack(0.5, 1.0)), tensor(SCALES), "F32", dtype,
+           scale_fmt="none", metadata=RECORD)
 for i, value in enumerate(("UE8M0", "e8m0", "", 1, None, [], {}, ["ue8m0"])):
     refuse(f"Q17-fp8-powers-{i}", floats(1.0, 1.0), "config.json", "scale_fmt", "float or ue8m0",
            scale_fmt=value)

@@ -19,7 +19,7 @@ static struct qp_config *read_config(const struct bytes *text)
     struct qplan_error err = {.status = QPLAN_OK};
     struct qp_config *config;
     own_write(QP_CONFIG_NAME, text);
-    if (qp_config_read(&config, own_path("."), &err) == QPLAN_OK)
+    if (qp_config_read(&config, own_path("."), QP_CONFIG_NAME, &err) == QPLAN_OK)
         return config;
     promise(err.status == QPLAN_ERR_INVALID && err.message[0], "a text is refused with a message");
     return NULL;

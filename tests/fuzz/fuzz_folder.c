@@ -3,7 +3,8 @@
  * inspect and dequantize.
  *
  * An input has four parts with a NUL between them: config.json, the index, the header of the file,
- * and its data. Without an index the file is model.safetensors, else a.safetensors.
+ * and its data. Without an index the file is model.safetensors, else a.safetensors. A config.json
+ * that begins with an exclamation mark is hf_quant_config.json, without the mark.
  *
  * What must hold: a folder is refused by its content alone, with a message. Every stored tensor is
  * one tensor, or one part of one, or says how some of them are stored. What can be dequantized can
@@ -68,7 +69,10 @@ static void write_folder(const uint8_t *data, size_t size)
     bytes_add(&file, header.data, header.n);
     bytes_add(&file, rest.data, rest.n);
     promise(mkdir(own_path("in"), 0700) == 0, "a folder can be made");
-    write_part("in/config.json", &config);
+    if (config.n > 1 && config.data[0] == '!')
+        own_write("in/hf_quant_config.json", &(struct bytes){config.data + 1, config.n - 1});
+    else
+        write_part("in/config.json", &config);
     write_part(INDEX_NAME, &index);
     write_part(index.n > 0 ? "in/a.safetensors" : "in/model.safetensors", &file);
     free(config.data);

@@ -12,6 +12,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "fault"))
 
+import rows_beside
 from layout_folder import TEXTS_OF_NO_CONFIG, FolderFile
 from layouts import LAYOUTS
 from st import ckpt
@@ -36,6 +37,8 @@ def folders():
                 index = json.dumps({"metadata": {"total_size": 1},
                                     "weight_map": dict.fromkeys(file.tensors, "a.safetensors")})
                 yield f"{layout.name}-index", joined(config, index, raw)
+    yield "modelopt-beside", joined("!" + json.dumps({"quantization": rows_beside.SAID}), "",
+                                    ckpt(rows_beside.PARTS).data)
     yield "no-tensors", joined("{}", "", ckpt({}).data)
 
 

@@ -1,7 +1,7 @@
 """The experts of a layer in one tensor, or each in its own: gate, up and down.
 
 Some models are stored with 3-D tensors of experts, which engines want split; MLX wants those of
-single experts stacked, under names of its own.
+single experts stacked, under names of its own, and those of gpt-oss divided by projections.
 """
 
 import re
@@ -55,6 +55,22 @@ def join_experts(tensors, transposed):
                 number += 1
             stacks[f"{prefix}.experts.{fused}_proj"] = with_bits(parts[0], np.stack(matrices))
     return stacks
+
+
+def divide_experts(tensors):
+    """Experts of gpt-oss, [experts, in, out] with gate and up by turns, as mlx-lm names them."""
+    found = {}
+    for name, tensor in tensors.items():
+        match = re.fullmatch(r"(.*\.experts)\.(gate_up|down)_proj(_bias)?", name)
+        if not match:
+            found[name] = tensor
+            continue
+        array, parts = bits(tensor), match[2].split("_")
+        for i, part in enumerate(parts):
+            mine = array[..., i::len(parts)]
+            found[f"{match[1]}.{part}_proj.{'bias' if match[3] else 'weight'}"] = with_bits(
+                tensor, mine if match[3] else mine.transpose(0, 2, 1))
+    return found
 
 
 def stack_experts(tensors):

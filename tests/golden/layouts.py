@@ -39,7 +39,7 @@ import census
 import decoders
 import stored
 from census import Row
-from experts import split_experts
+from experts import divide_experts, split_experts
 
 AWAITED = set()
 WITHOUT_RECIPE = {"awq"}  # its tool goes by data
@@ -343,6 +343,42 @@ def check_header_form(qplan, golden, folder):
             raise Failure(f"metadata of {path.name}: {sorted(found)}")
 
 
+def check_scale_types(qplan, golden, folder):
+    """fp8 as other tools store it: scales of 16 bits, and ones that are not the powers of two that
+    config.json says they are."""
+    for dtype in ("BF16", "F16", "F32"):
+        for fmt in (None, "ue8m0"):
+            back = folder / f"{dtype}-{fmt}-values"
+            made = with_config(golden / "encoded", folder / f"{dtype}-{fmt}", lambda config: (
+                without_dtype(config), config["quantization_config"].update({"scale_fmt": fmt} if fmt else {})))
+            tensors = stored.read(made)
+            for name in [name for name in tensors if name.endswith("_scale_inv")]:
+                tensors[name] = stored.packed(dtype, stored.values(tensors[name]))
+            stored.write(made / "model.safetensors", tensors)
+            qplan.run("dequantize", "-q", "-o", back, made)
+            same(f"scales of {dtype}, {fmt}", stored.read(back), decoders.decode(made))
+            qplan.run("verify", "-q", made, back)
+
+
+def check_description(qplan, golden, folder):
+    """ModelOpt's folders whose config.json says nothing of the quantization, but another file."""
+    made, back = folder / "beside", folder / "beside-values"
+    with_config(golden / "encoded", made, lambda config: (without_dtype(config),
+                                                          config.pop("quantization_config")))
+    (made / "hf_quant_config.json").write_text(json.dumps(
+        {"producer": {"name": "modelopt", "version": "0.29.0"},
+         "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": None, "group_size": 16,
+                          "exclude_modules": ["lm_head"]}}))
+    qplan.run("dequantize", "-q", "-o", back, made)
+    same("description beside", stored.read(back), stored.read(golden / "decoded.safetensors"),
+         golden.parent.name)
+    if (back / "hf_quant_config.json").exists():
+        raise Failure("description beside: it says that plain tensors are quantized")
+    qplan.run("verify", "-q", made, back)
+    qplan.run("quantize", "-q", "--requantize", "--scheme", "int8:c0", "-o", folder / "beside-anew", made)
+    qplan.run("verify", "-q", folder / "beside-anew", made)
+
+
 def check_index(qplan, golden, folder):
     """GPTQ tells the group of each column: in any order, or not at all."""
     if not any(name.endswith(".g_idx") for name in stored.read(golden / "encoded")):
@@ -439,6 +475,10 @@ def check_golden(qplan, golden, row, folder):
     check_old_form(qplan, golden, folder / "read")
     if golden.parent.name == "comfyui":
         check_header_form(qplan, golden, folder / "read")
+    if (golden.parent.name, golden.name) == ("fp8", "block128"):
+        check_scale_types(qplan, golden, folder / "read")
+    if golden.parent.name == "modelopt":
+        check_description(qplan, golden, folder / "read")
     check_requantizing(qplan, golden, folder / "read")
     if method in PUBLISHED:
         check_publishing(qplan, golden, folder / "read")
@@ -481,14 +521,17 @@ def check_experts(qplan, scratch):
         qplan.run("dequantize", "-q", *limits, "-o", back, made)
         same("experts", stored.read(back), wanted)
         qplan.run("verify", "-q", *limits, made, back)
-        for scheme in ("int8:c0", "int4:g32"):
-            out = scratch / f"{anew.name}-{scheme[:4]}"
-            qplan.run("quantize", "--requantize", "-q", *limits, "--scheme", scheme, "-o", out, made)
-            qplan.run("quantize", "-q", "--scheme", scheme, "-o", f"{out}-wanted", back)
+        for k, how in enumerate((("int8:c0",), ("int4:g32",), ("int8:c0", "--experts", "split"),
+                                 ("uint4:g32", "--format", "mlx"), ("mxfp4", "--format", "mlx"))):
+            out = scratch / f"{anew.name}-{k}"
+            qplan.run("quantize", "--requantize", "-q", *limits, "--scheme", *how, "-o", out, made)
+            qplan.run("quantize", "-q", "--scheme", *how, "-o", f"{out}-wanted", back)
             if (out / "model.safetensors").read_bytes() != \
                     pathlib.Path(f"{out}-wanted/model.safetensors").read_bytes():
-                raise Failure(f"experts: {scheme} is not what is made of their values")
+                raise Failure(f"experts: {' '.join(how)} is not what is made of their values")
             qplan.run("verify", "-q", *limits, out, made)
+        qplan.run("dequantize", "-q", "-o", f"{out}-values", out)
+        same("divided experts", stored.read(f"{out}-values"), divide_experts(wanted))
 
 
 def check_table(qplan, goldens):

@@ -8,7 +8,7 @@ import fnmatch
 from model_table import MODELS
 from census import Row
 
-ALL = tuple(name for name, model in MODELS.items() if not model.fused)
+ALL = tuple(name for name, model in MODELS.items() if not (model.fused or model.joins))
 FILES = ("tied", "biased", "phi3")  # whose checkpoint is one file
 DYNAMIC = ("--activations", "dynamic")
 WEIGHTS_ONLY = ("--activations", "none")
@@ -78,7 +78,7 @@ ROWS = (
     (Row("awq", "uint4:g128:sym"), ("llama",)),
     (Row("awq", "uint4:g128", LEAST), ("llama",)),
     (Row("awq", "uint4:g128", PARTLY), ("llama",)),
-    (Row("mlx", "uint4:g64"), ALL),
+    (Row("mlx", "uint4:g64"), (*ALL, "qwen3-moe-fused", "llama4", "gpt-oss")),
     (Row("mlx", "uint4:g32"), ("llama",)),
     (Row("mlx", "uint4:g128"), ("llama",)),
     (Row("mlx", "uint4:g64:sym"), ("llama",)),
@@ -91,7 +91,7 @@ ROWS = (
     (Row("mlx", "uint4:g64", PARTLY), ("llama",)),
     (Row("mlx", "nvfp4"), ("llama", "tied", "qwen3-moe", "mixtral")),
     (Row("mlx", "nvfp4", LEAST), ("llama",)),
-    (Row("mlx", "mxfp4"), ("llama", "biased", "phi3", "qwen3-moe")),
+    (Row("mlx", "mxfp4"), ("llama", "biased", "phi3", "qwen3-moe", "gpt-oss")),
     (Row("mlx", "mxfp8"), ("llama", "tied", "qwen3-moe")),
     (Row("bitsandbytes", "nf4"), ALL),
     (Row("bitsandbytes", "nf4", PARTLY), ("llama",)),
@@ -121,6 +121,7 @@ REFUSED = (
     ("*", "gpt2", "Conv1D weights are transposed: no linear layer is left"),
     ("mlx", "deepseek-v3", "mlx-lm quantizes kv_b_proj of MLA anew when it loads"),
     ("mlx", "qwen2-vl", "mlx-lm has no vision tower"),
+    ("mlx", "llama4", "mlx-lm knows no experts in text models of llama4"),
 )
 
 

@@ -26,6 +26,7 @@ class Model:
     extra: dict = field(default_factory=dict)  # what mlx-lm and vLLM want in config.json besides
     dtype: str = "bfloat16"
     fused: bool = False  # experts are stored in one tensor, [experts, in, out]
+    joins: bool = False  # saved one by one, they are put into one tensor here, [experts, out, in]
 
     def quantizes(self, format_, name):
         """Whether a quantizer for this layout takes the tensor."""
@@ -42,17 +43,19 @@ DENSE = rf"model\.layers\.\d+\.({ATTENTION}|{MLP})\.weight"
 
 NOTHING = r"(?!)"
 
+QWEN3_MOE = ("Qwen3MoeForCausalLM", "Qwen3MoeConfig",
+             {**BASE, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2,
+              "moe_intermediate_size": 128, "decoder_sparse_step": 1, "mlp_only_layers": []},
+             rf"model\.layers\.\d+\.({ATTENTION}|mlp\.experts\.\d+\.(gate|up|down)_proj)\.weight")
+
 MODELS = {model.name: model for model in (
     Model("llama", "LlamaForCausalLM", "LlamaConfig", {**BASE}, DENSE, shards="400KB"),
     Model("square", "LlamaForCausalLM", "LlamaConfig", {**BASE, "num_key_value_heads": 4}, DENSE),
     Model("tied", "Qwen3ForCausalLM", "Qwen3Config",
           {**BASE, "tie_word_embeddings": True, "head_dim": 32}, DENSE),
     Model("biased", "Qwen2ForCausalLM", "Qwen2Config", {**BASE}, DENSE, dtype="float16"),
-    Model("qwen3-moe", "Qwen3MoeForCausalLM", "Qwen3MoeConfig",
-          {**BASE, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2,
-           "moe_intermediate_size": 128, "decoder_sparse_step": 1, "mlp_only_layers": []},
-          rf"model\.layers\.\d+\.({ATTENTION}|mlp\.experts\.\d+\.(gate|up|down)_proj)\.weight",
-          shards="500KB", extra={**ROPE, "num_experts": 4}),
+    Model("qwen3-moe", *QWEN3_MOE, shards="500KB", extra={**ROPE, "num_experts": 4}),
+    Model("qwen3-moe-fused", *QWEN3_MOE, extra={**ROPE, "num_experts": 4}, joins=True),
     Model("mixtral", "MixtralForCausalLM", "MixtralConfig",
           {**BASE, "num_local_experts": 4, "num_experts_per_tok": 2},
           rf"model\.layers\.\d+\.({ATTENTION}|block_sparse_moe\.experts\.\d+\.w[123])\.weight"),
@@ -72,7 +75,7 @@ MODELS = {model.name: model for model in (
           r"(gate|up|down)_proj)\.weight", fused=True),
     Model("gpt-oss", "GptOssForCausalLM", "GptOssConfig",
           {**BASE, "head_dim": 32, "num_local_experts": 4, "num_experts_per_tok": 2,
-           "layer_types": ["full_attention", "full_attention"]},
+           "layer_types": ["sliding_attention", "full_attention"]},
           rf"model\.layers\.\d+\.{ATTENTION}\.weight", fused=True),
     Model("bert", "BertForMaskedLM", "BertConfig",
           {k: v for k, v in BASE.items() if k != "num_key_value_heads"},

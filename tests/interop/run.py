@@ -71,7 +71,10 @@ class Tester:
     def source(self, model):
         folder = self.folder / model.name
         if not folder.exists():
-            self.engine_make(model, folder)
+            made = self.fresh() if model.joins else folder
+            self.engine_make(model, made)
+            if model.joins:
+                self.join(made, folder, transposed=False)
         return folder
 
     def engine_make(self, model, folder):
@@ -144,10 +147,14 @@ class Tester:
     def joined(self, folder):
         """A plain folder with the experts of a layer in one tensor, as its model wants them."""
         out = self.fresh()
+        self.join(folder, out, transposed=True)
+        return out
+
+    @staticmethod
+    def join(folder, out, transposed):
         out.mkdir()
         shutil.copy(folder / "config.json", out)
-        stored.write(out / "model.safetensors", join_experts(stored.read(folder), transposed=True))
-        return out
+        stored.write(out / "model.safetensors", join_experts(stored.read(folder), transposed))
 
     def check_tool(self, make, model):
         """A folder made by a real tool, read by qplan."""
@@ -209,10 +216,12 @@ def family(name):
 
 
 def arranged(format_, model, tensors):
-    """The tensors of a model as a layout names them: experts split or, for MLX, stacked."""
-    if format_ == "mlx":
-        return stack_experts(tensors)
-    return split_experts(tensors, transposed=True) if model.fused else tensors
+    """The tensors of a model as a layout names them: experts split or, for MLX, not."""
+    if format_ == "mlx" and model.fused:
+        return divide_experts(tensors)
+    if model.fused or model.joins:
+        tensors = split_experts(tensors, transposed=model.fused)
+    return stack_experts(tensors) if format_ == "mlx" else tensors
 
 
 def main():
@@ -238,7 +247,7 @@ if __name__ == "__main__":
     import census
     import layouts_table
     import stored
-    from experts import join_experts, split_experts, stack_experts
+    from experts import divide_experts, join_experts, split_experts, stack_experts
     from layouts import AWAITED, Failure, Program, same
     from model_table import MODELS
     sys.exit(main())

@@ -343,6 +343,11 @@ def check_names(model):
     methods = {t["name"]: t["calibrate"] for t in report["tensors"]}
     if methods != {NAME: "ldlq", OTHER: "minmax"}:
         raise AssertionError(f"records have {methods}")
+    stored.write(model.folder / "v", {NAME: stored.packed("F32", np.ones(COLS, np.float32))})
+    said = model.quantize("int4:g32", "--hessian", model.hessian_path, "--importance",
+                          model.folder / "v")
+    if "a Hessian is known of every tensor: importance weighs none" not in said:
+        raise AssertionError(f"importance without a use is not told: {said}")
     stored.write(model.folder / "v",
                  {OTHER: stored.packed("F32", np.arange(COLS, dtype=np.float32))})
     both.quantize("int4:g32", "-q", "--hessian", model.hessian_path, "--importance",
@@ -447,6 +452,11 @@ def check_faults(model):
     refuse("expected F32")
     write_hessian(bad, {"x": model.hessian}, {"format": "pt", NAME: "y"})
     refuse("expected the name of a weight whose Hessian is there, found 'y'")
+    write_hessian(bad, {NAME: model.hessian, OTHER: model.hessian}, {"format": "pt", NAME: OTHER})
+    refuse(f"metadata '{NAME}': expected no other Hessian where '{NAME}.hessian' is there, found "
+           f"'{OTHER}'")
+    write_hessian(bad, {"another.weight": model.hessian})
+    refuse("bad: not the Hessians of this model: it names none of its tensors")
     bad.write_bytes(b"no")
     refuse("bad")
     hostile = np.full((COLS, COLS), 1e30, np.float32)

@@ -3,7 +3,8 @@
 
 The three kinds of files are written here from their descriptions. They must give the same bytes; no
 set may have a larger weighted error than by minmax; importance that is the same everywhere changes
-nothing but the record; and what a file says wrongly is refused by its name.
+nothing but the record; scales stay in the window of the proof; and what a file says wrongly is
+refused by its name.
 """
 
 import argparse
@@ -69,11 +70,15 @@ def text(value):
     return struct.pack("<Q", len(value)) + value.encode()
 
 
-def write_gguf(path, values, kind="imatrix"):
+def write_gguf(path, values, kind="imatrix", unused=None):
+    """unused: a tensor that no text has reached."""
     tensors = {}
     for name, sums in matrices_of(values).items():
         tensors[name + ".in_sum2"] = (sums * CALLS).astype("<f4")
         tensors[name + ".counts"] = np.full((len(sums), 1), CALLS, "<f4")
+        if unused and NAMES[unused][0] == name:
+            tensors[name + ".counts"][NAMES[unused][1]] = 0
+            tensors[name + ".in_sum2"][NAMES[unused][1]] = 0
     pairs = [text("general.type") + struct.pack("<I", 8) + text(kind),
              text("imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text("text"),
              text("imatrix.chunk_count") + struct.pack("<II", 4, 7)]
@@ -158,6 +163,27 @@ def check_alike(qplan, model, folder):
     model.quantize(qplan, "--calibrate", "mse", "--importance", folder / "one")
     if model.tensors() != expected:
         raise AssertionError("importance that is the same everywhere changes bytes")
+
+
+def check_unused(qplan, model, folder):
+    """What was never used is as if no file knew it, and told: an expert, and a weight."""
+    path, without = folder / "unused.gguf", folder / "without"
+    flags = ("--calibrate", "mse", "--importance")
+    for name in ("model.layers.2.mlp.experts.1.up_proj.weight", "lm_head.weight"):
+        write_gguf(path, model.values, unused=name)
+        write_vectors(without, {n: v for n, v in model.values.items() if n != name})
+        said = run(qplan, "quantize", model.path, "-o", model.out, "--force", "--scheme",
+                   f"int4:g{GROUP}", *flags, path)
+        if ("no importance is known of 1 tensor, whose errors are not weighted, as 1 of them was never "
+                "used while it was collected: '" + name) not in said:
+            raise AssertionError(f"what was never used is not told: {said}")
+        found = model.tensors()
+        model.quantize(qplan, *flags, without)
+        if found != model.tensors():
+            raise AssertionError(f"{name}: what was never used counts")
+        said = model.quantize(qplan, *flags, path, "--importance-missing", "error", expected=3)
+        if "no importance is known of: '" + name not in said:
+            raise AssertionError(said)
 
 
 def check_merge(qplan, model, folder):
@@ -283,6 +309,16 @@ def check_faults(qplan, model, folder):
         for n in (0, 1, 5, 30, len(whole) // 3, len(whole) - 33):
             bad.write_bytes(whole[:n])
             refuse("not a file of importance")
+    for more in (b"x", b"seven b"):
+        write_dat(bad, model.values)
+        bad.write_bytes(bad.read_bytes()[:-12] + more)
+        refuse("bytes behind its end")
+    write_vectors(bad, {"another.weight": np.ones(COLS, np.float32)})
+    refuse("bad: not the importance of this model: it names none of its tensors")
+    stored.write(bad, {name: stored.packed("F32", np.ones(COLS, np.float32))
+                       for name in ("lm_head.weight", "lm_head.weight_importance")})
+    refuse("importance of one weight under two names: 'lm_head.weight' and "
+           "'lm_head.weight_importance'")
     bad.write_bytes(b"not one of them at all")
     refuse("not a file of importance")
 
@@ -352,6 +388,75 @@ def check_weighted(qplan, folder):
     run(qplan, "inspect", "--against", path, "--fail-if", "weighted_sqnr_db<1", out, expected=2)
 
 
+# ---- The window of the proof -----------------------------------------------------------------------
+
+WINDOW_SCHEMES = ("int4:g64", "int4:g64:asym", "int8:c0", "int4:g64:bf16", "uint4:g64:bias", "nf4:g64",
+                  "fp8:c0", "nvfp4", "mxfp4")
+
+
+def window_cases():
+    """Weights and importance that draw scales away from minmax's."""
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal((16, COLS)) * 0.02).astype(np.float32)
+    weights = rng.random(COLS).astype(np.float32)
+    for size in (1e-40, 1e-42):  # below the least normal number, where minmax has a floor
+        rows = x.copy()
+        rows[5] = (rng.standard_normal(COLS) * size).astype(np.float32)
+        for dtype in ("BF16", "F32"):
+            yield dtype, rows, weights
+    for ratio in (300, 3000):  # a large column that does not matter
+        columns, deaf = x.copy(), weights.copy()
+        columns[:, 7] *= ratio
+        deaf[7] = 0
+        yield "F32", columns, deaf
+    heavy = rng.standard_t(1.2, x.shape) * 10.0 ** rng.uniform(-6, 6, (1, COLS))
+    yield "F32", heavy.astype(np.float32), (1 / (1e-6 + np.abs(heavy).max(0) ** 2)).astype(np.float32)
+
+
+def check_window(qplan, folder):
+    """What importance and Hessians choose passes verify without them, for any weights."""
+    model, importance, hessian, out = (folder / n for n in ("window", "w.st", "w.hessian", "w.out"))
+    for i, (dtype, x, weights) in enumerate(window_cases()):
+        stored.write(model, {"c.weight": stored.packed(dtype, x)})
+        stored.write(importance, {"c.weight": stored.packed("F32", weights)})
+        diagonal = np.diag(weights.astype(np.float64) + 1e-12).astype(np.float32)
+        stored.write(hessian, {"c.weight.hessian": stored.packed("F32", diagonal)})
+        for scheme in WINDOW_SCHEMES:
+            for flags in (("--calibrate", "mse", "--importance", importance),
+                          ("--calibrate", "mse:exact", "--importance", importance),
+                          ("--hessian", hessian)):
+                run(qplan, "quantize", "-q", "--scheme", scheme, *flags, "--force", "--verify", "-o",
+                    out, model)
+                run(qplan, "verify", "-q", "--allow-unproven", out, model)
+                run(qplan, "verify", "-q", "--exact", *flags[-2:], out, model)
+    said = run(qplan, "verify", "--exact", out, model, expected=1)
+    if "not provable without --exact and the --hessian" not in said:
+        raise AssertionError(said)
+    run(qplan, "quantize", "-q", "--calibrate", "mse", "--importance", importance, "--force", "-o", out,
+        model)
+    said = run(qplan, "verify", "--exact", out, model, expected=1)
+    if "hint: --importance FILE names the file of importance that was used" not in said:
+        raise AssertionError(said)
+    # Values up to 127.5 have the scale 1 by minmax; 6 is more than 4 times as much.
+    x = np.arange(-127.5, 128, dtype=np.float32).reshape(1, 256)
+    stored.write(model, {"c.weight": stored.packed("F32", x)})
+    stored.write(importance, {"c.weight": stored.packed("F32", np.arange(1, 257, dtype=np.float32))})
+    run(qplan, "quantize", "-q", "--scheme", "int8:c0", "--calibrate", "mse", "--importance",
+        importance, "--force", "-o", out, model)
+    data = bytearray(out.read_bytes())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    for name, stands in (("c.weight_scale", struct.pack("<f", 6)),
+                         ("c.weight", np.rint(x / 6).astype(np.int8).tobytes())):
+        at, end = (begin + offset for offset in header[name]["data_offsets"])
+        data[at:end] = stands
+    out.write_bytes(data)
+    said = run(qplan, "verify", out, model, expected=1)
+    if ("not a scale that mse:fast+importance gives for the source at [0]: expected a size from "
+            "0.00390625 to 4.0, found 6.0") not in said:
+        raise AssertionError(said)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--qplan", required=True)
@@ -361,11 +466,13 @@ def main():
         model = Model(folder, np.random.default_rng(18))
         check_kinds(qplan, model, folder)
         check_alike(qplan, model, folder)
+        check_unused(qplan, model, folder)
         check_merge(qplan, model, folder)
         check_documents(qplan, model, folder)
         check_inspect(qplan, model, folder)
         check_llama_cpp(qplan, model, folder)
         check_weighted(qplan, folder)
+        check_window(qplan, folder)
         check_faults(qplan, model, folder)
     print("importance: as it should be")
 

@@ -27,7 +27,7 @@ NAMES = ["lm_head.weight", "model.embed_tokens.weight"] + [
     f"model.layers.{layer}.{name}.weight" for layer in range(2)
     for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
                  "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")]
-SAID = re.compile(r"target: (\d+) bytes, (\S+) bpw, squared error (\S+), at most (\S+) %")
+SAID = re.compile(r"target: (\d+) bytes, (\S+) bpw, squared error (\S+), (?:at most \S+ % above )?the least")
 
 
 def run(qplan, *args, expected=0, env=None):

@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "lib/importance": BELOW | {"kernels", "formats", "lib/store"},
     "lib/ops": BELOW | {"kernels", "formats", "lib/device", "lib/store", "lib/params"},
     "lib/plan": BELOW | {"kernels", "formats", "lib/store", "lib/calibrate", "lib/importance"},
-    "lib/lint": BELOW | {"kernels", "formats", "lib/store", "lib/plan"},
+    "lib/lint": BELOW | {"kernels", "formats", "lib/store", "lib/plan", "lib/run"},
     "lib/run": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",
                         "lib/importance", "lib/plan"},
     "lib/verify": BELOW | {"kernels", "formats", "lib/store", "lib/device", "lib/calibrate",

@@ -139,6 +139,8 @@ static enum qplan_status quantize_as(const char *scheme, const char *path,
     OK(qplan_scheme_parse(&options->scheme, scheme, err), err);
     enum qplan_status status = qplan_checkpoint_open(&source, path, err);
     if (status == QPLAN_OK)
+        status = qplan_checkpoint_decode(source, err);
+    if (status == QPLAN_OK)
         status = qplan_plan_make(&plan, source, options, err);
     if (status == QPLAN_OK)
         status = qplan_plan_write_json(plan, ignore, NULL, err);

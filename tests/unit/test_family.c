@@ -160,7 +160,7 @@ static void where_one_does_not_divide_all_are_kept(void **state)
 
 static const char *not_expert_10(const struct qp_tensor *tensor)
 {
-    return strstr(tensor->name, "experts.10.w2") ? "rows not a multiple of 32" : NULL;
+    return strstr(tensor->name, "experts.10.w2") ? "row length not a multiple of 32" : NULL;
 }
 
 static void where_the_layout_cannot_store_one_all_are_kept(void **state)
@@ -175,8 +175,8 @@ static void where_the_layout_cannot_store_one_all_are_kept(void **state)
     p.plan->format = &picky;
     OK(qp_plan_check(p.plan, &p.err), &p.err);
     assert_int_equal(p.plan->n_quantized, COUNT(model) - 5);
-    assert_kept(&p, BLOCK "mlp.experts.0.w1.weight", "rows not a multiple of 32");
-    assert_kept(&p, BLOCK "mlp.experts.10.w2.weight", "rows not a multiple of 32");
+    assert_kept(&p, BLOCK "mlp.experts.0.w1.weight", "row length not a multiple of 32");
+    assert_kept(&p, BLOCK "mlp.experts.10.w2.weight", "row length not a multiple of 32");
     assert_kept(&p, BLOCK "mlp.experts.10.w2.bias", "rank 1");
     free_planned(&p);
 }

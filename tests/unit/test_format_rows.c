@@ -120,6 +120,9 @@ static void a_scheme_becomes_what_a_layout_stores_or_is_refused(void **state)
     }
 }
 
+#define EMBEDDING "an embedding: engines load it plain"
+#define HEAD      "a head: config.json lists it as plain"
+
 static const struct {
     const char *format, *name;
     unsigned rank;
@@ -127,14 +130,14 @@ static const struct {
     const char *reason; /* NULL = it is stored */
 } misfits[] = {
     {"compressed-tensors", "a.weight", 2, {5, 64}, NULL},
-    {"compressed-tensors", "a.weight", 2, {5, 48}, "rows not a multiple of 32"},
+    {"compressed-tensors", "a.weight", 2, {5, 48}, "row length not a multiple of 32"},
     {"compressed-tensors", "a.w", 2, {5, 64}, "not named .weight"},
     {"gptq", "a.weight", 2, {32, 64}, NULL},
-    {"gptq", "a.weight", 2, {32, 48}, "rows not a multiple of 32"},
-    {"gptq", "a.weight", 2, {48, 64}, "columns not a multiple of 32"},
+    {"gptq", "a.weight", 2, {32, 48}, "row length not a multiple of 32"},
+    {"gptq", "a.weight", 2, {48, 64}, "output channels not a multiple of 32"},
     {"gptq_v2", "weights", 2, {32, 64}, "not named .weight"},
     {"awq", "a.weight", 2, {8, 5}, NULL},
-    {"awq", "a.weight", 2, {12, 64}, "columns not a multiple of 8"},
+    {"awq", "a.weight", 2, {12, 64}, "output channels not a multiple of 8"},
     {"awq", "a.bias", 2, {8, 64}, "not named .weight"},
     {"mlx", "a.weight", 2, {3, 64}, NULL},
     {"mlx", "a.0.switch_mlp.up_proj.weight", 3, {2, 3, 64}, NULL},
@@ -142,6 +145,8 @@ static const struct {
     {"mlx", "a.0.conv.weight", 4, {2, 3, 1}, "not 2-D"},
     {"mlx", "a.experts.1.weight", 2, {3, 64}, "experts that are not stacked"},
     {"mlx", "a", 2, {3, 64}, "not named .weight"},
+    {"mlx", "a.experts.down_proj", 2, {3, 64}, "not named .weight"},
+    {"mlx", "a.experts.down_proj", 3, {2, 3, 64}, "3-D experts"},
     {"bitsandbytes", "a.weight", 2, {3, 5}, NULL},
     {"bitsandbytes", "a.w", 2, {3, 5}, "not named .weight"},
     {"comfyui", "a.weight", 2, {3, 5}, NULL},
@@ -152,6 +157,22 @@ static const struct {
     {"fp8", "a.weight", 2, {128, 100}, "ragged blocks"},
     {"modelopt", "a.weight", 2, {3, 16}, NULL},
     {"modelopt", "weight", 2, {3, 16}, "not named .weight"},
+    {"compressed-tensors", "m.embed_tokens.weight", 2, {5, 64}, EMBEDDING},
+    {"compressed-tensors", "embedder.0.q.weight", 2, {5, 64}, NULL},
+    {"compressed-tensors", "language_model.lm_head.weight", 2, {5, 64}, HEAD},
+    {"gptq", "transformer.wte.weight", 2, {32, 64}, EMBEDDING},
+    {"gptq", "lm_head.weight", 2, {32, 64}, NULL},
+    {"gptq_v2", "wpe.weight", 2, {32, 64}, EMBEDDING},
+    {"awq", "tok_embeddings.weight", 2, {8, 64}, EMBEDDING},
+    {"awq", "lm_head.weight", 2, {8, 64}, NULL},
+    {"bitsandbytes", "word_embeddings.weight", 2, {3, 5}, EMBEDDING},
+    {"bitsandbytes", "cls.predictions.decoder.weight", 2, {3, 5}, HEAD},
+    {"fp8", "model.embed.weight", 2, {128, 128}, EMBEDDING},
+    {"fp8", "lm_head.weight", 2, {128, 128}, HEAD},
+    {"modelopt", "model.embed.weight", 2, {3, 16}, EMBEDDING},
+    {"modelopt", "lm_head.weight", 2, {3, 16}, HEAD},
+    {"mlx", "model.embed_tokens.weight", 2, {3, 64}, NULL},
+    {"comfyui", "lm_head.weight", 2, {3, 5}, NULL},
 };
 
 static void codes_of_4_bits_stand_for_types_that_bitsandbytes_has(void **state)
@@ -206,8 +227,16 @@ static const struct {
     {"modelopt", "a.bias", "nvfp4", {3, 16}, "not named .weight"},
     {"comfyui", "a.weight", "fp8:t", {3, 5}, NULL},
     {"comfyui", "a.weight", "nvfp4", {16, 48}, NULL},
-    {"comfyui", "a.weight", "nvfp4", {15, 48}, "rows or columns not a multiple of the block"},
-    {"comfyui", "a.weight", "mxfp8", {32, 48}, "rows or columns not a multiple of the block"},
+    {"comfyui",
+     "a.weight",
+     "nvfp4",
+     {15, 48},
+     "row length or output channels not a multiple of the block"},
+    {"comfyui",
+     "a.weight",
+     "mxfp8",
+     {32, 48},
+     "row length or output channels not a multiple of the block"},
     {"compressed-tensors", "a.weight", "fp8:b128x128", {128, 256}, NULL},
     {"compressed-tensors", "a.weight", "fp8:b128x128", {128, 64}, "ragged blocks"},
     {"compressed-tensors", "a.weight", "fp8:b128x128", {64, 128}, "ragged blocks"},

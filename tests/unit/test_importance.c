@@ -274,7 +274,8 @@ static void claims_of_dat_are_refused(void **state)
         {{.value = -1}, "expected a finite number"},
         {{.again = true, .columns_again = 2}, "'a': it is there twice"},
         {{.again = true, .columns_again = 3}, "'a': it is there twice"},
-        {{.end = "\xff\xff\xff\xff"}, "neither GGUF"},
+        {{.end = "\xff\xff\xff\xff"}, "bytes behind its end"},
+        {{.end = "\xff\xff\xff\xff\xff\xff\xff\xff"}, "neither GGUF"},
         {{.end = "1234\xff\xff\xff\xff"}, "neither GGUF"},
     };
     (void)state;

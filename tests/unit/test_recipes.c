@@ -141,7 +141,8 @@ static void check_example(const struct example *e, size_t number)
 {
     const struct qplan_scheme scheme = scheme_of(e->scheme);
     const struct qp_code_rule rule = qp_code_rule(&scheme);
-    const struct qp_calibration c = {.kernels = qp_source_kernels(QPLAN_BF16, QPLAN_ISA_BEST),
+    const struct qp_calibration c = {.calibrator = e->recipe,
+                                     .kernels = qp_source_kernels(QPLAN_BF16, QPLAN_ISA_BEST),
                                      .quantizer =
                                          qp_quantizer(QPLAN_BF16, rule.kind, QPLAN_ISA_BEST),
                                      .rule = &rule};

@@ -10,8 +10,8 @@ static char paths[3][512]; /* source, quantized, and what a job writes or reads 
  */
 
 static const char *const roles[] = {"source", "quantized", "other"};
-static const char *const names[] = {"m.0.mlp.down_proj.weight", "m.0.mlp.up_proj.weight",
-                                    "m.0.norm.weight"};
+static const char *const names[] = {"model.layers.0.mlp.down_proj.weight",
+                                    "model.layers.0.mlp.up_proj.weight", "model.norm.weight"};
 
 /* A folder of two matrices and a vector; rows and columns are as wide as blocks of fp8. */
 static void write_source(void)

@@ -39,6 +39,8 @@ static enum qplan_status read_back(const char *scheme, struct qplan_error *err)
     (void)scheme;
     enum qplan_status status = qplan_checkpoint_open(&source, paths[0], err);
     if (status == QPLAN_OK)
+        status = qplan_checkpoint_decode(source, err);
+    if (status == QPLAN_OK)
         status = qplan_checkpoint_open(&file, paths[1], err);
     if (status == QPLAN_OK) {
         const struct qplan_inspect_options options = {
@@ -360,6 +362,25 @@ static void write_single(const char *path)
     write_model(path, "{\"model_type\":\"mixtral\"}", tensors, COUNT(tensors));
 }
 
+static void write_divided(const char *path)
+{
+    const struct tensor tensors[] = {
+        {"m.mlp.experts.gate_up_proj", "F32", 3, {2, 32, 4}, NULL, 1024},
+        {"m.mlp.experts.gate_up_proj_bias", "F32", 2, {2, 4}, NULL, 32},
+        {"m.mlp.experts.down_proj", "F32", 3, {2, 32, 32}, NULL, 8192}};
+    write_model(path, "{\"model_type\":\"gpt_oss\"}", tensors, COUNT(tensors));
+}
+
+static void write_blocks(const char *path)
+{
+    const struct tensor tensors[] = {
+        {"m.mlp.experts.gate_up_proj_blocks", "U8", 4, {2, 4, 1, 16}, NULL, 128},
+        {"m.mlp.experts.gate_up_proj_scales", "U8", 3, {2, 4, 1}, NULL, 8}};
+    write_model(path,
+                "{\"model_type\":\"gpt_oss\",\"quantization_config\":{\"quant_method\":\"mxfp4\"}}",
+                tensors, COUNT(tensors));
+}
+
 static void every_allocation_for_experts_may_be_refused(void **state)
 {
     (void)state;
@@ -368,6 +389,8 @@ static void every_allocation_for_experts_may_be_refused(void **state)
     experts = QPLAN_EXPERTS_KEEP;
     format = "mlx";
     refuse_each_of_folder(write_single, "uint4:g32");
+    refuse_each_of_folder(write_divided, "uint4:g32");
+    refuse_each_of_folder(write_blocks, "mxfp4");
     format = NULL;
 }
 

@@ -116,6 +116,10 @@ static void test_refused_text(void **state)
     static const struct refused rows[] = {
         {"", "unknown dtype ''", 1},
         {"int16", "unknown dtype 'int16'", 1},
+        {"nvfp4:f32", "nvfp4 takes no parts", 6},
+        {"mxfp4:g32", "mxfp4 takes no parts", 6},
+        {"mxfp8:", "mxfp8 takes no parts", 6},
+        {"nvfp4x", "unknown dtype 'nvfp4x'", 1},
         {"int1", "unknown dtype 'int1'", 1},
         {"uint9", "unknown dtype 'uint9'", 1},
         {"binary", "unknown dtype 'binary'", 1},
