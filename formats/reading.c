@@ -474,7 +474,8 @@ static enum qplan_status read_tensors(struct reader *r, struct qp_tensor **tenso
 {
     r->format = qp_format_of_config(r->listing);
     QP_TRY(check_single(r));
-    r->recorded = qp_has_records(r->listing);
+    /* Of a quantized checkpoint any key of ours is a claim, and one alone is not all of it. */
+    r->recorded = qp_has_records(r->listing) || (r->format && qp_has_own_keys(r->listing));
     if (!r->recorded)
         return r->format ? read_described(r, tensors, n) : QPLAN_OK;
     const bool told_by_config = r->format != NULL;

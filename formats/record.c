@@ -296,8 +296,20 @@ static enum qplan_status check_keys(const struct qp_st *st, struct qplan_error *
 bool qp_has_records(const struct qp_listing *listing)
 {
     for (size_t i = 0; i < listing->n_files; i++) {
-        if (qp_st_metadata(&listing->files[i], QP_LAYOUT_KEY))
+        if (qp_st_metadata(&listing->files[i], QP_LAYOUT_KEY) ||
+            qp_st_metadata(&listing->files[i], QP_TENSORS_KEY))
             return true;
+    }
+    return false;
+}
+
+bool qp_has_own_keys(const struct qp_listing *listing)
+{
+    for (size_t i = 0; i < listing->n_files; i++) {
+        for (size_t k = 0; k < listing->files[i].n_metadata; k++) {
+            if (qp_owns_key(&listing->files[i].metadata[k]))
+                return true;
+        }
     }
     return false;
 }

@@ -40,8 +40,10 @@ void qp_own_pairs(bool is_layout_2, const char *records, size_t n_records,
  */
 void qp_put_records(struct qp_writer *w, const struct qp_tensor *const *tensors, size_t n);
 
-/* Whether any file of a checkpoint has records. */
+/* Whether any file of a checkpoint has records, or the layout that goes with them; and whether one
+ * has any key of ours, as a plain source may have from before. */
 bool qp_has_records(const struct qp_listing *listing);
+bool qp_has_own_keys(const struct qp_listing *listing);
 
 /*
  * Reads the records of one file: name, shape, storage, scheme and calibrator of each tensor, in the

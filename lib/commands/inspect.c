@@ -30,6 +30,31 @@ static enum qplan_status check_source(const struct qplan_checkpoint *checkpoint,
                : QPLAN_OK;
 }
 
+/*
+ * A file says of no data that it was made with them where no record asks for such. Not known to who
+ * opens a shard alone: only a proof needs all shards. Records may do without, as older files do.
+ */
+static enum qplan_status check_making(const struct qplan_checkpoint *checkpoint,
+                                      struct qplan_error *err)
+{
+    const struct qp_making *making = &checkpoint->making;
+    bool is_weighed = false, is_rounded = false;
+    struct qp_calibrator made;
+    for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+        const struct qp_tensor *t = &checkpoint->tensors[i];
+        if (!t->scheme || !qp_calibrator_recorded(t->calibrate, t->scheme, &made))
+            continue;
+        is_rounded |= made.rounds;
+        is_weighed |= made.weighted && !made.rounds;
+    }
+    const char *unasked = making->importance.n > 0 && !is_weighed ? QP_IMPORTANCE_KEY
+                          : making->hessians.n > 0 && !is_rounded ? QP_HESSIAN_KEY
+                                                                  : NULL;
+    return unasked ? qp_fail(err, QPLAN_ERR_INVALID, checkpoint->source.listing.shown,
+                             "metadata %s: expected none, for no record asks for it", unasked)
+                   : QPLAN_OK;
+}
+
 /* The share that the file says was added to a diagonal; another one is INVALID. */
 static enum qplan_status take_damp(const struct qp_making *recorded, double given, double *damp,
                                    struct qplan_error *err)
@@ -97,6 +122,8 @@ enum qplan_status qplan_inspect(struct qplan_report **report,
                        "a proof needs the source");
     if (o->against)
         QP_TRY(check_source(checkpoint, o->against, err));
+    if (o->prove)
+        QP_TRY(check_making(checkpoint, err));
     /* Without a source a device has nothing to do, but one that was named must be usable. */
     if (run && !o->against) {
         const struct qp_device_need nothing = {.n_rows = 0};

@@ -55,7 +55,7 @@ const char *qp_report_recipe(const struct qplan_report *report)
     return NULL;
 }
 
-bool qp_report_is_unrecorded(const struct qplan_report *report)
+bool qp_report_is_unknown(const struct qplan_report *report)
 {
     bool found = false;
     for (size_t i = 0; i < report->n_rows && !found; i++) {

@@ -112,11 +112,11 @@ bool qp_gate_skipped(const struct qp_gate_result *result, const struct qp_row *r
 
 /*
  * The first tensor without a value, else the worst; for metrics that are weighted, of those whose
- * weights are known. Where no tensor is judged there is no value, but every count is 0.
+ * weights are known. Where no tensor is judged there is no value.
  */
 static void find_worst(const struct qplan_report *report, struct qp_gate_result *r)
 {
-    r->value.known = r->gate->metric->kind == QP_COUNT;
+    r->value.known = false;
     r->min_elements = find_least(report, r->gate);
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct qp_row *row = &report->rows[i];
@@ -175,11 +175,19 @@ static enum qplan_status describe_failure(struct qplan_report *report, struct qp
     return r->text ? QPLAN_OK : qp_fail_memory(err, "report", QP_QUOTED);
 }
 
+/* Whether a metric is one of quantized tensors, of which there are none. */
+static bool is_of_nothing(const struct qplan_report *report, const struct qp_metric *metric)
+{
+    return metric->scope != QP_SCOPE_TOTAL && report->total.sums.quantized == 0;
+}
+
 /* A value that there is not cannot be a good one. */
 static enum qplan_status evaluate(struct qplan_report *report, struct qp_gate_result *r,
                                   struct qplan_error *err)
 {
-    if (r->gate->scope == QP_SCOPE_TOTAL)
+    if (is_of_nothing(report, r->gate->metric))
+        r->value.known = false;
+    else if (r->gate->scope == QP_SCOPE_TOTAL)
         r->value = qp_metric_value(r->gate->metric, &report->total);
     else
         find_worst(report, r);

@@ -4,6 +4,7 @@
  */
 #include "report.h"
 
+#include "formats/record.h"
 #include "lib/base/alloc.h"
 #include "lib/base/glob.h"
 #include "lib/base/pool.h"
@@ -208,6 +209,23 @@ static enum qplan_status describe_files(struct builder *b)
     return qp_report_warn(report, q->plan ? &q->plan->warnings : &q->file->source.warnings, b->err);
 }
 
+/* Where nothing tells how parameters were chosen, a proof says less of them. */
+static enum qplan_status warn_of_unknown(struct builder *b)
+{
+    const struct qp_report_request *q = b->request;
+    struct qplan_report *report = b->report;
+    if (!qp_report_is_unknown(report))
+        return QPLAN_OK;
+    const bool recorded = qp_has_records(&q->file->source.listing);
+    return qp_warn(&report->warnings, &report->arena, recorded ? "unknown-method" : "no-record",
+                   report->path,
+                   recorded ? "some records do not say how parameters were chosen: these were not "
+                              "computed again"
+                            : "no record says how parameters were chosen: they were not computed "
+                              "again",
+                   b->err);
+}
+
 /*
  * A gate that fails does not hide what the proof has found. What keeps the report from being made,
  * even after an offence, is told in its place: PROOF promises a report.
@@ -233,6 +251,8 @@ static enum qplan_status judge(struct builder *b)
         if (status != QPLAN_OK && status != QPLAN_ERR_PROOF)
             return status;
     }
+    if (q->source)
+        QP_TRY(warn_of_unknown(b));
     QP_TRY(add_totals(b->report, b->err));
     enum qplan_status gates = qp_gates_evaluate(b->report, q->gates, q->n_gates, &gate_error);
     if (gates == QPLAN_OK || gates == status)

@@ -117,8 +117,8 @@ void qp_figures_add(struct qp_figures *total, const struct qp_figures *f);
  */
 const char *qp_report_recipe(const struct qplan_report *report);
 
-/* Whether nothing says how a quantized tensor was made. */
-bool qp_report_is_unrecorded(const struct qplan_report *report);
+/* Whether of a quantized tensor nothing tells how its parameters were chosen. */
+bool qp_report_is_unknown(const struct qplan_report *report);
 
 /* Whether codes of a tensor were rounded by a Hessian. */
 bool qp_report_is_rounded(const struct qplan_report *report);

@@ -317,8 +317,8 @@ static void put_verdict(struct printer *p)
         qp_printf(p->w, "\nproven: every element is within its bound%s%s%s",
                   report->total.errors.clipped ? ", or clipped to the nearer end" : "",
                   qp_report_is_rounded(report) ? ", or its code is what the Hessian gives" : "",
-                  qp_report_is_unrecorded(report) ? "; without a record scales are not proven"
-                                                  : "");
+                  qp_report_is_unknown(report) ? ", by parameters that were not computed again"
+                                               : "");
 }
 
 static void put_totals(struct printer *p)

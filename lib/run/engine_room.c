@@ -111,7 +111,7 @@ static void attach_lane(void *buffers, struct qp_lane *lane)
 /* Rows that are written together, if anything is. */
 uint64_t qp_engine_tall_rows(const struct qp_engine *e, const struct qp_plan_tensor *t)
 {
-    return e->context.errors ? 0 : qp_tall_rows(&t->result);
+    return qp_writes(&e->context) ? qp_tall_rows(&t->result) : 0;
 }
 
 /*
@@ -147,7 +147,7 @@ void qp_engine_want(struct qp_engine *e, const struct qp_plan_tensor *t)
 {
     if (!qp_is_quantized(t))
         return;
-    if (!e->context.errors)
+    if (qp_writes(&e->context))
         e->holds |= qp_part_is_turned(qp_tensor_part(&t->result, QP_CODES));
     e->decodes_turned |= is_decoded_turned(t);
     want_states(e, t);

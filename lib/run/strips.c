@@ -31,7 +31,7 @@ void qp_worker_prepare(struct qp_worker *w)
     w->kernels = qp_source_kernels(row->dtype, w->context->job->run->isa);
     w->rule = qp_code_rule(t->result.scheme);
     w->rule.of_largest = qp_is_of_largest(&t->result);
-    if (part_of(w, QP_FACTOR)) {
+    if (part_of(w, QP_FACTOR) && w->context->factors) {
         w->rule.factor = w->context->factors[t - w->context->plan->tensors];
         w->rule.divides = part_of(w, QP_FACTOR)->divides;
     }
@@ -112,7 +112,7 @@ static enum qplan_status put_values(struct qp_worker *w, const struct qp_part *p
 {
     const enum qplan_isa isa = w->context->job->run->isa;
     const struct qp_held *held = qp_hold_find(&w->hold, part, elem, n);
-    if (w->context->errors)
+    if (!qp_writes(w->context))
         return QPLAN_OK;
     if (!held)
         return qp_part_put(w->context->outs, part, elem, n, isa, values, w->b->image, write_run, w,
@@ -191,6 +191,8 @@ enum qplan_status qp_worker_put_zeros(struct qp_worker *w, size_t n, const int32
 {
     const struct qp_part *part = part_of(w, QP_ZERO), *biases = part_of(w, QP_BIAS);
     uint8_t *stored = w->b->stored;
+    if (w->context->roles == QP_SETS)
+        return QPLAN_OK;
     if (biases) {
         store_biases(w, n, zero);
         return put_values(w, biases, w->unit->strip.set, n, stored);
@@ -219,6 +221,8 @@ static enum qplan_status put_nested(struct qp_worker *w, size_t n, float *scale)
 
 enum qplan_status qp_worker_put_scales(struct qp_worker *w, size_t n, void *scale)
 {
+    if (w->context->roles == QP_SETS)
+        return QPLAN_OK; /* they have been handed over */
     if (tensor_of(w)->result.scheme->nested)
         return put_nested(w, n, scale);
     struct qp_code_rule rule = w->rule;
@@ -341,6 +345,21 @@ static void take_sizes(const struct qp_calibration *c, size_t n, void *state, fl
         scale[i] = -lo[i] > hi[i] ? -lo[i] : hi[i];
 }
 
+/* The state of a calibrator that finds ranges is these. */
+static enum qplan_status hand_over(const struct qp_worker *w, const struct qp_calibration *c,
+                                   size_t n, void *state, const void *scale, const int32_t *zero)
+{
+    const struct qp_found_sets found = {.tensor = tensor_of(w),
+                                        .work = w->kernels->work,
+                                        .set = w->unit->strip.set,
+                                        .n = n,
+                                        .scale = scale,
+                                        .lo = state,
+                                        .hi = qp_ranges_most(c, state, n),
+                                        .zero = zero};
+    return w->context->take(w->context->take_ctx, &found, w->err);
+}
+
 enum qplan_status qp_worker_finish(const struct qp_worker *w, unsigned pass, size_t n, void *state,
                                    void *scale, int32_t *zero)
 {
@@ -349,7 +368,8 @@ enum qplan_status qp_worker_finish(const struct qp_worker *w, unsigned pass, siz
         qp_calibrator_finish(tensor_of(w)->calibrator, &c, pass, n, state, scale, zero);
     if (tensor_of(w)->result.scheme->nested)
         take_sizes(&c, n, state, scale);
-    return judge_scales(w, good, n);
+    QP_TRY(judge_scales(w, good, n));
+    return w->context->roles == QP_SETS ? hand_over(w, &c, n, state, scale, zero) : QPLAN_OK;
 }
 
 /* The parameters of a strip whose elements are in memory. */

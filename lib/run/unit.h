@@ -89,7 +89,15 @@ struct qp_unit_context {
     const float *factors;    /* by tensor of the plan, where it has one; NULL = none has */
     const float *offsets;    /* likewise, where scales have scales */
     struct qp_exact *errors; /* by tensor of the plan; NULL = they are not measured */
+    qp_sets_fn take;         /* of QP_SETS: who gets them */
+    void *take_ctx;
 };
+
+/* Whether anything is written. */
+static inline bool qp_writes(const struct qp_unit_context *context)
+{
+    return context->outs != NULL;
+}
 
 /* Errors are summed in runs of the last axis that begin with a multiple of this. */
 #define QP_ERROR_RUN 256
@@ -99,7 +107,7 @@ static inline uint64_t qp_unit_grain(const struct qp_unit_context *context,
                                      const struct qp_plan_tensor *t)
 {
     uint64_t rows, grain = QP_ERROR_RUN;
-    if (!context->errors)
+    if (qp_writes(context))
         qp_place_grain(qp_tensor_part(&t->result, QP_CODES)->place, &rows, &grain);
     return grain;
 }

@@ -132,7 +132,7 @@ static void take_copy(struct qp_engine *e, const struct qp_plan_tensor *t, struc
 static bool is_small(const struct qp_engine *e, const struct qp_plan_tensor *t)
 {
     struct qp_sets sets;
-    if (e->context.errors || !qp_is_verbatim(t->source) ||
+    if (!qp_writes(&e->context) || !qp_is_verbatim(t->source) ||
         qp_tensor_bytes(t->source) > qp_min_u64(e->job.tile_bytes, CACHED_BYTES) / 8)
         return false;
     if (!qp_is_quantized(t))
@@ -335,9 +335,9 @@ static enum qplan_status run_engine(struct qp_engine *e, const struct qplan_run 
     ops.step = step;
     if (status == QPLAN_OK && rounds)
         status = qp_ldlq_check(plan, run, err);
-    if (status == QPLAN_OK)
+    if (status == QPLAN_OK && e->context.roles != QP_SETS)
         status = qp_find_factors(&factors, plan, NULL, run, err);
-    if (status == QPLAN_OK)
+    if (status == QPLAN_OK && e->context.roles != QP_SETS)
         status = qp_find_offsets(&offsets, plan, run, err);
     e->context.job = &e->job;
     e->context.factors = factors;
@@ -380,6 +380,19 @@ enum qplan_status qp_measure_units(const struct qplan_plan *plan, struct qp_exac
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
     e->context = (struct qp_unit_context){.plan = plan, .roles = QP_ERRORS, .errors = errors};
+    const enum qplan_status status = run_engine(e, run, NULL, err);
+    qp_free(e);
+    return status;
+}
+
+enum qplan_status qp_find_sets(const struct qplan_plan *plan, qp_sets_fn take, void *ctx,
+                               const struct qplan_run *run, struct qplan_error *err)
+{
+    struct qp_engine *e = qp_alloc(1, sizeof *e);
+    if (!e)
+        return qp_fail_memory(err, "job", sizeof *e);
+    e->context =
+        (struct qp_unit_context){.plan = plan, .roles = QP_SETS, .take = take, .take_ctx = ctx};
     const enum qplan_status status = run_engine(e, run, NULL, err);
     qp_free(e);
     return status;

@@ -88,6 +88,29 @@ static enum qplan_status check_calibrator(const struct qplan_checkpoint *c,
     return QPLAN_OK;
 }
 
+/* Zero points that are all the same are stored for all such tensors or for none. */
+static enum qplan_status check_zeros(const struct qp_listing *listing, const struct quantized *q,
+                                     struct qplan_error *err)
+{
+    char subject[512];
+    const struct qp_tensor *with = NULL, *without = NULL;
+    for (size_t i = 0; i < q->n; i++) {
+        const struct qp_tensor *t = &q->list[i];
+        if (t->scheme->asymmetric || t->scheme->bias ||
+            qp_code_rule(t->scheme).kind != QP_CODES_LINEAR)
+            continue;
+        with = qp_tensor_part(t, QP_ZERO) ? t : with;
+        without = qp_tensor_part(t, QP_ZERO) ? without : t;
+    }
+    if (!with || !without)
+        return QPLAN_OK;
+    char name[QP_QUOTED];
+    return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, without->entry),
+                   "has no zero points: expected those of all symmetric tensors or of none, found "
+                   "those of %s",
+                   qp_quote(name, with->name, with->name_len));
+}
+
 /* The factor of a tensor's scales is a number that they can be multiplied with, or divided by. */
 static enum qplan_status read_factor(const struct qp_listing *listing, struct qp_tensor *t,
                                      struct qplan_error *err)
@@ -159,6 +182,8 @@ static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quant
         QP_TRY(read_factor(listing, &q->list[i], err));
         QP_TRY(check_inputs(listing, &q->list[i], err));
     }
+    if (c->format->may_omit_zeros)
+        QP_TRY(check_zeros(listing, q, err));
     QP_TRY(qp_check_layouts(listing, q->list, q->n, err));
     QP_TRY(qp_read_making(listing, &c->arena, &c->making, err));
     return check_others(listing, q, err);

@@ -23,6 +23,15 @@ struct qp_wrong {
     char computed[8];                /* what it should be */
 };
 
+/* Sets whose parameters cannot be computed again, and are not near what the source needs. */
+struct qp_far {
+    uint64_t n_sets;           /* 0 = there are none that are known */
+    uint64_t set;              /* the first of them */
+    bool is_scale;             /* its scale has not the size that it should have, else: */
+    double found, least, most; /* that size, and its limits; or what codes reach */
+    double lo, hi;             /* the values of the source, and 0 */
+};
+
 /* What the comparison found. */
 struct qp_measure {
     struct qp_wide_sums sums;         /* over finite elements */
@@ -40,6 +49,7 @@ struct qp_measure {
     bool factor_same;   /* the factor is what values that were seen in passing give */
     double most;        /* the largest size of a value in sets that were computed in passing */
     struct qp_wrong wrong;
+    struct qp_far far;
 };
 
 /* What errors in the columns of a tensor count. */

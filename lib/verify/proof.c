@@ -28,12 +28,18 @@
  *    without, that is an offence unless .allow_unproven.
  *  - With .exact also every code: the bytes of each quantized tensor are those that this source,
  *    this record and, where errors were weighted, this importance give. Without that importance it
- *    is not proven.
- *  - Where importance had its say and is not known, a scale is between 1/256 and 4 of minmax's.
+ *    is not proven, and neither is a tensor of which nothing tells how its parameters were chosen.
+ *  - Where they cannot be computed again, since importance or a Hessian had its say and is not
+ *    given, or nothing tells how they were chosen: a scale with its factor is at most 4 of
+ *    minmax's, and 1/256 of it at the least where a value is clipped; codes with a bias stand for
+ *    some values in the range of the source and 0, and those with a zero point, where a value is
+ *    clipped, reach 1/256 of each end (window.c).
  *
  * Proven of the file:
  *  - Its metadata are those of the source as bytes, apart from the keys that qplan owns and
- *    "format", which is "pt".
+ *    "format", which is "pt". Of a file without a record, those that both have. With .exact the
+ *    records are, byte for byte, as they are written.
+ *  - Where a value is not finite, its metadata say that such values were brought to codes.
  *  - Something in it is quantized, unless .allow_unquantized.
  *  - Neither file has changed while it was read.
  *
@@ -224,27 +230,6 @@ static void format_element(char out[QP_F64_TEXT], const struct qplan_entry *entr
     }
 }
 
-/* A scale that need only be near minmax's, and is not. */
-static void offend_by_size(struct prover *p, const struct qp_pair *pair, const char *stored)
-{
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    const struct qp_wrong *wrong = &pair->result.wrong;
-    const struct qplan_entry *entry = wrong->entry;
-    char subject[512], at[256], least[QP_F64_TEXT], most[QP_F64_TEXT], size[QP_F64_TEXT];
-    double minmax, found;
-    f64->load(pair->file->scheme->scale_dtype, 1, wrong->computed, &minmax);
-    f64->load(pair->file->scheme->scale_dtype, 1, stored, &found);
-    qp_format_f64(least, minmax * QP_SCALE_LEAST);
-    qp_format_f64(most, minmax * QP_SCALE_MOST);
-    qp_format_f64(size, found);
-    offend(
-        p, qp_listing_subject(subject, &p->proof->file->source.listing, entry),
-        "not a scale that %s gives for the source at %s: expected a size from %s to %s, found %s",
-        pair->file->calibrate,
-        qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, wrong->elem), least, most,
-        size);
-}
-
 static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair *pair)
 {
     const struct qp_source *file = &p->proof->file->source;
@@ -253,10 +238,6 @@ static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair 
     const size_t size = qplan_storage_bits((enum qplan_storage)entry->storage) / 8;
     char subject[512], at[256], computed[QP_F64_TEXT], found[QP_F64_TEXT], stored[8];
     QP_TRY(qp_source_read(file, entry, wrong->elem * size, stored, size, p->err));
-    if (pair->file->scheme && !pair->computed) {
-        offend_by_size(p, pair, stored);
-        return QPLAN_OK;
-    }
     format_element(computed, entry, wrong->computed);
     format_element(found, entry, stored);
     offend(p, qp_listing_subject(subject, &file->listing, entry),
@@ -266,6 +247,48 @@ static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair 
            qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, wrong->elem), computed,
            found, wrong->n_bytes);
     return QPLAN_OK;
+}
+
+/* Parameters that cannot be computed again, and are not near what the source needs. */
+static void offend_by_far(struct prover *p, const struct qp_pair *pair)
+{
+    const struct qp_far *far = &pair->result.far;
+    const struct qp_part *part = qp_tensor_part(pair->file, QP_SCALE);
+    char subject[512], least[QP_F64_TEXT], most[QP_F64_TEXT], a[QP_F64_TEXT], b[QP_F64_TEXT];
+    qp_format_f64(least, far->least);
+    qp_format_f64(most, far->most);
+    qp_format_f64(a, far->is_scale ? far->found : far->lo);
+    qp_format_f64(b, far->hi);
+    if (!far->is_scale)
+        part = qp_tensor_part(pair->file, qp_tensor_part(pair->file, QP_BIAS) ? QP_BIAS : QP_ZERO);
+    (void)qp_listing_subject(subject, &p->proof->file->source.listing, part->entry);
+    if (far->is_scale)
+        offend(p, subject,
+               "far from what the source needs in set %" PRIu64
+               ": expected a scale of a size from %s to %s, found %s, and %" PRIu64
+               " such sets in all",
+               far->set, least, most, a, far->n_sets);
+    else
+        offend(p, subject,
+               "far from what the source needs in set %" PRIu64
+               ": expected codes for %s to %s, found codes for %s to %s, and %" PRIu64
+               " such sets in all",
+               far->set, a, b, least, most, far->n_sets);
+}
+
+/* Values that are not finite, in a file that does not say that they were brought to codes. */
+static bool is_refused(const struct prover *p, const struct qp_pair *pair)
+{
+    return pair->file->calibrate && pair->result.nonfinite > 0 && !p->proof->file->making.saturates;
+}
+
+static void offend_by_nonfinite(struct prover *p, const struct qp_pair *pair)
+{
+    char subject[512];
+    offend(p, qp_checkpoint_subject(subject, p->proof->file, pair->file),
+           "values that are not finite in the source, %" PRIu64
+           " in all: expected metadata " QP_NONFINITE_KEY " saturate, found none",
+           pair->result.nonfinite);
 }
 
 /* Computes again what the file says; a scale that the source cannot have is an offence. */
@@ -288,15 +311,18 @@ static enum qplan_status recompute(struct prover *p, const struct qplan_run *run
 enum beyond {
     NOTHING,
     WEIGHTS, /* nobody has asked for more than that its scales are near */
-    CODES    /* that need not be the nearest */
+    CODES,   /* that need not be the nearest */
+    METHOD   /* nothing tells by which one its parameters were chosen */
 };
 
 static enum beyond find_beyond(const struct prover *p, const struct qp_pair *pair)
 {
     struct qp_calibrator calibrator;
-    if (!pair->file->scheme || pair->computed ||
-        !qp_calibrator_recorded(pair->file->calibrate, pair->file->scheme, &calibrator) ||
-        calibrator.from_source)
+    if (!pair->file->scheme || pair->computed)
+        return NOTHING;
+    if (!qp_calibrator_recorded(pair->file->calibrate, pair->file->scheme, &calibrator))
+        return p->proof->exact ? METHOD : NOTHING;
+    if (calibrator.from_source)
         return NOTHING;
     return calibrator.rounds ? CODES : p->proof->exact ? WEIGHTS : NOTHING;
 }
@@ -311,6 +337,13 @@ static void judge_beyond(struct prover *p, const struct qp_pair *pair, enum beyo
         return;
     }
     (void)qp_checkpoint_subject(subject, p->proof->file, pair->file);
+    if (beyond == METHOD) {
+        offend(p, subject, "not provable: %s",
+               qp_has_records(&p->proof->file->source.listing)
+                   ? "by its record it is unknown how its parameters were chosen"
+                   : "without a record it is unknown how its parameters were chosen");
+        return;
+    }
     if (p->proof->exact)
         offend(p, subject, "%s needs more than the source: it cannot be computed again",
                pair->file->calibrate);
@@ -335,8 +368,9 @@ static enum qplan_status judge_pairs(struct prover *p)
             tested->measure = &pair->result;
         const bool within = pair->result.offences == 0 && pair->result.bad_fill == 0;
         const enum beyond beyond = find_beyond(p, pair);
+        const bool is_far = pair->result.far.n_sets > 0;
         tested->proven = within && beyond == NOTHING && pair->result.wrong.n_bytes == 0 &&
-                         !(p->impossible && pair->file->scheme);
+                         !is_far && !is_refused(p, pair) && !(p->impossible && pair->file->scheme);
         if (!within && p->proof->allow_unproven && is_unrecorded(pair) &&
             pair->result.bad_fill == 0)
             p->proof->unproven++;
@@ -344,6 +378,10 @@ static enum qplan_status judge_pairs(struct prover *p)
             offend_by_pair(p, pair);
         else if (pair->result.wrong.n_bytes > 0)
             QP_TRY(offend_by_bytes(p, pair));
+        else if (is_far)
+            offend_by_far(p, pair);
+        else if (is_refused(p, pair))
+            offend_by_nonfinite(p, pair);
         else if (beyond != NOTHING)
             judge_beyond(p, pair, beyond);
     }
@@ -402,15 +440,26 @@ static bool has_pair(const struct qp_source *source, const struct qp_st_pair *pa
     return found;
 }
 
-/* Every pair in the metadata of one checkpoint, in whichever shard, is one of the other. */
+/* Whether some file of a checkpoint has this key. */
+static bool has_key(const struct qp_source *source, const struct qp_st_pair *pair)
+{
+    bool found = false;
+    for (size_t i = 0; i < source->listing.n_files && !found; i++)
+        found = qp_st_find_pair(&source->files[i], pair->key, pair->key_len) != NULL;
+    return found;
+}
+
+/* Every pair in the metadata of one checkpoint, in whichever shard, is one of the other; or only
+ * those whose key the other has too. */
 static void compare_pairs(struct prover *p, const struct qp_source *one,
-                          const struct qp_source *other)
+                          const struct qp_source *other, bool all)
 {
     char quoted[QP_QUOTED];
     for (size_t file = 0; file < one->listing.n_files; file++) {
         for (size_t i = 0; i < one->files[file].n_metadata; i++) {
             const struct qp_st_pair *pair = &one->files[file].metadata[i];
-            if (qp_is_handed_on(pair) && !qp_is_format(pair) && !has_pair(other, pair))
+            if (qp_is_handed_on(pair) && !qp_is_format(pair) && !has_pair(other, pair) &&
+                (all || has_key(other, pair)))
                 offend(p, p->proof->file->source.listing.shown,
                        "metadata %s is not that of the source",
                        qp_quote(quoted, pair->key, pair->key_len));
@@ -418,11 +467,52 @@ static void compare_pairs(struct prover *p, const struct qp_source *one,
     }
 }
 
-static void compare_metadata(struct prover *p)
+/*
+ * The records of each file are those of its tensors, as they are written. A file has them in the
+ * order of names, whatever the order of its tensors.
+ */
+static enum qplan_status compare_records(struct prover *p)
 {
-    check_format(p);
-    compare_pairs(p, &p->proof->source->source, &p->proof->file->source);
-    compare_pairs(p, &p->proof->file->source, &p->proof->source->source);
+    const struct qplan_checkpoint *file = p->proof->file;
+    const struct qp_tensor **recorded = qp_alloc(file->n_quantized, sizeof *recorded);
+    struct qp_writer w;
+    enum qplan_status status = QPLAN_OK;
+    if (!recorded)
+        return qp_fail_memory(p->err, "proof", file->n_quantized * sizeof *recorded);
+    qp_writer_init(&w);
+    for (size_t i = 0; i < file->source.listing.n_files && status == QPLAN_OK; i++) {
+        const struct qp_st *st = &file->source.files[i];
+        const struct qp_st_pair *pair = qp_st_metadata(st, QP_TENSORS_KEY);
+        size_t n = 0;
+        for (size_t k = 0; k < file->n_tensors; k++) {
+            if (file->tensors[k].scheme && file->tensors[k].entry->file == i)
+                recorded[n++] = &file->tensors[k];
+        }
+        w.n = 0;
+        qp_put_records(&w, recorded, n);
+        status = qp_writer_finish(&w, "proof", p->err);
+        if (status == QPLAN_OK &&
+            (!pair || qp_compare_text(pair->value, pair->value_len, w.data, w.n) != 0))
+            offend(p, st->file.shown,
+                   "metadata " QP_TENSORS_KEY ": expected the records of the tensors in this file "
+                   "alone, in the order of their names and without blanks between them");
+    }
+    qp_writer_free(&w);
+    qp_free(recorded);
+    return status;
+}
+
+/* Other tools hand on what they like, but not with other values. */
+static enum qplan_status compare_metadata(struct prover *p)
+{
+    const struct qp_source *file = &p->proof->file->source, *source = &p->proof->source->source;
+    const bool has_records = qp_has_records(&file->listing);
+    const bool all = !p->proof->file->format || has_records;
+    if (all)
+        check_format(p);
+    compare_pairs(p, source, file, all);
+    compare_pairs(p, file, source, all);
+    return p->proof->exact && has_records ? compare_records(p) : QPLAN_OK;
 }
 
 /* ---- Something is quantized --------------------------------------------------------------------
@@ -469,8 +559,8 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
         QP_TRY(qp_source_unchanged(&proof->with.hessians->source, err));
     QP_TRY(judge_pairs(&p));
     find_missing(&p);
-    if (proof->strict && (!proof->file->format || qp_has_records(&file->listing)))
-        compare_metadata(&p); /* other tools hand on what they like */
+    if (proof->strict)
+        QP_TRY(compare_metadata(&p));
     if (proof->strict && !proof->allow_unquantized)
         find_quantized(&p);
     if (p.failed && proof->strict && proof->source->format && !proof->file->format)

@@ -9,6 +9,7 @@
 #include "lib/plan/plan.h"
 #include "lib/run/factors.h"
 #include "lib/run/units.h"
+#include "window.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -16,12 +17,12 @@
 struct comparison {
     const struct qp_source *file;
     struct qp_wrong **wrong; /* by stored tensor: that of its pair; NULL = it may differ */
-    const struct qplan_scheme *
-        *near;             /* by stored tensor: of scales that are measured by minmax's */
-    struct qp_arena arena; /* of calibrators */
-    const char *last_name; /* of a record; most tensors share theirs */
+    struct qp_arena arena;   /* of calibrators */
+    const char *last_name;   /* of a record; most tensors share theirs */
     const struct qplan_scheme *last_scheme; /* that it is for */
     const struct qp_calibrator *last;
+    struct qp_pair **near; /* those that cannot be computed again */
+    size_t n_near;
     pthread_mutex_t lock;
 };
 
@@ -36,40 +37,14 @@ static bool is_earlier(const struct qp_wrong *wrong, const struct qplan_entry *e
     return wrong->entry == entry ? elem < wrong->elem : entry < wrong->entry;
 }
 
-/* Whether a scale is near enough to minmax's: bytes of both in the type of scales. */
-static bool is_near(enum qplan_dtype dtype, const char *stored, const char *computed)
-{
-    const struct qp_work_kernels *f64 = qp_source_kernels(QPLAN_F64, QPLAN_ISA_SCALAR)->work;
-    double found, minmax;
-    f64->load(dtype, 1, stored, &found);
-    f64->load(dtype, 1, computed, &minmax);
-    return qp_scale_is_near(found, minmax);
-}
-
-/* Of scales that need only be near: the first that is not; false if all are. */
-static bool is_far(const struct comparison *c, const struct qp_difference *d, size_t size,
-                   uint64_t *elem)
-{
-    const enum qplan_dtype dtype = c->near[d->entry - c->file->listing.entries]->scale_dtype;
-    char stored[8];
-    struct qplan_error unused;
-    for (size_t at = d->first / size * size; at < d->n; at += size) {
-        *elem = (d->off + at) / size;
-        if (qp_source_read(c->file, d->entry, d->off + at, stored, size, &unused) != QPLAN_OK ||
-            !is_near(dtype, stored, d->bytes + at))
-            return true;
-    }
-    return false;
-}
-
 static void differ(void *ctx, const struct qp_difference *d)
 {
     struct comparison *c = ctx;
     const size_t i = (size_t)(d->entry - c->file->listing.entries);
     struct qp_wrong *wrong = c->wrong[i];
     const size_t size = qplan_storage_bits((enum qplan_storage)d->entry->storage) / 8;
-    uint64_t elem = (d->off + d->first) / size;
-    if (!wrong || (c->near[i] && !is_far(c, d, size, &elem)))
+    const uint64_t elem = (d->off + d->first) / size;
+    if (!wrong)
         return;
     (void)pthread_mutex_lock(&c->lock);
     if (is_earlier(wrong, d->entry, elem)) {
@@ -118,7 +93,7 @@ static enum qplan_status find_calibrator(struct comparison *c, const struct qp_p
 static bool is_open(const struct comparison *c, const struct qp_pair *pair, bool exact)
 {
     if (!c->last)
-        return false;
+        return pair->file->scheme != NULL;
     return exact || pair->file->scheme->nested || !has_right_sets(pair) ||
            (has_factor(pair->file) && !pair->result.factor_same);
 }
@@ -134,61 +109,64 @@ static bool needs_codes(const struct qplan_plan *plan, bool exact)
 
 static struct qp_plan_tensor plan_tensor(const struct comparison *c, const struct qp_pair *pair)
 {
-    return (struct qp_plan_tensor){.source = pair->source,
-                                   .calibrator =
-                                       c->last->from_source ? c->last : &qp_calibrate_minmax,
-                                   .result = *pair->file};
+    return (struct qp_plan_tensor){
+        .source = pair->source, .calibrator = c->last, .result = *pair->file};
 }
 
-/* Takes what a tensor was made with besides its source, if that is known: then it can be computed.
- */
+/* Takes what a tensor was made with besides its source; says whether all of it is known. */
 static enum qplan_status take_data(const struct comparison *c, const struct qp_made_with *with,
-                                   struct qplan_plan *plan, struct qp_plan_tensor *t,
+                                   struct qplan_plan *plan, struct qp_plan_tensor *t, bool *known,
                                    struct qplan_error *err)
 {
-    if (c->last->from_source)
+    *known = c->last && c->last->from_source;
+    if (!c->last || *known)
         return QPLAN_OK;
     if (c->last->rounds && with->hessians)
         QP_TRY(qp_plan_round_tensor(t, with->hessians, &plan->arena, err));
     else if (!c->last->rounds && with->importance)
         QP_TRY(qp_plan_weigh_tensor(t, with->importance, &plan->arena, err));
-    if (t->has_importance)
-        t->calibrator = c->last;
+    *known = t->has_importance;
     return QPLAN_OK;
 }
 
-/* Adds what a pair was made by, and where its differences go. */
-static enum qplan_status add_pair(struct qplan_plan *plan, const struct comparison *c,
+/* Adds what a pair was made by, and where its differences go; or it can only be judged. */
+static enum qplan_status add_pair(struct qplan_plan *plan, struct comparison *c,
                                   const struct qp_made_with *with, struct qp_pair *pair,
                                   struct qplan_error *err)
 {
     struct qp_plan_tensor t = plan_tensor(c, pair);
-    QP_TRY(take_data(c, with, plan, &t, err));
-    const bool computes =
-        t.calibrator == c->last; /* else scales alone are known, and only nearly */
-    pair->computed = computes;
+    QP_TRY(take_data(c, with, plan, &t, &pair->computed, err));
+    if (!pair->computed) {
+        if (pair->result.max_abs > 0) /* else nothing is lost by them */
+            c->near[c->n_near++] = pair;
+        return QPLAN_OK;
+    }
+    t.calibrator = c->last;
     plan->tensors[plan->n_tensors++] = t;
     for (unsigned i = 0; i < pair->file->n_parts; i++) {
-        const struct qp_part *part = &pair->file->parts[i];
-        const size_t at = (size_t)(part->entry - c->file->listing.entries);
-        if (computes || part->role == QP_SCALE)
-            c->wrong[at] = &pair->result.wrong;
-        c->near[at] = computes ? NULL : pair->file->scheme;
+        const size_t at = (size_t)(pair->file->parts[i].entry - c->file->listing.entries);
+        c->wrong[at] = &pair->result.wrong;
     }
     return QPLAN_OK;
+}
+
+/* The job is the CPU's. */
+static struct qplan_run on_cpu(const struct qplan_run *run)
+{
+    struct qplan_run made = run ? *run : (struct qplan_run){.threads = 0};
+    made.device = NULL;
+    return made;
 }
 
 static enum qplan_status run_plan(const struct qplan_plan *plan, struct comparison *c, bool exact,
                                   const struct qplan_run *run, struct qplan_error *err)
 {
     const struct qp_outs outs = qp_outs_compare(c->file, differ, c);
-    struct qplan_run on_cpu = run ? *run : (struct qplan_run){.threads = 0};
     struct qp_run_notes notes = {.fewer_threads = false};
-    on_cpu.device = NULL;
     if (plan->n_tensors == 0)
         return QPLAN_OK;
     const enum qplan_status status = qp_run_units(
-        plan, &outs, needs_codes(plan, exact) ? QP_ALL_ROLES : QP_PARAMETERS, &on_cpu, &notes, err);
+        plan, &outs, needs_codes(plan, exact) ? QP_ALL_ROLES : QP_PARAMETERS, run, &notes, err);
     qp_run_notes_free(&notes);
     return status;
 }
@@ -277,10 +255,11 @@ enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
                               .nonfinite = QPLAN_NONFINITE_SATURATE,
                               .making.hessian_damp = with->hessian_damp};
     const size_t n_entries = file->source.listing.n_entries, n_factors = count_factors(file);
+    const struct qplan_run cpu = on_cpu(run);
     enum qplan_status status = QPLAN_OK;
     plan.tensors = qp_alloc(n + n_factors, sizeof *plan.tensors);
     c.wrong = qp_alloc(n_entries, sizeof *c.wrong);
-    c.near = qp_alloc(n_entries, sizeof *c.near);
+    c.near = qp_alloc(n, sizeof *c.near);
     if (!plan.tensors || !c.wrong || !c.near)
         status = qp_fail_memory(err, "proof", (n + n_factors) * sizeof *plan.tensors);
     if (status == QPLAN_OK && n_factors > 0 && !exact)
@@ -293,7 +272,9 @@ enum qplan_status qp_recompute_pairs(struct qp_pair *pairs, size_t n,
     if (status == QPLAN_OK && n_factors > 0)
         add_seen(&plan, &c, file);
     if (status == QPLAN_OK)
-        status = run_plan(&plan, &c, exact, run, err);
+        status = run_plan(&plan, &c, exact, &cpu, err);
+    if (status == QPLAN_OK)
+        status = qp_judge_windows(c.near, c.n_near, file, source, &cpu, err);
     qp_free(plan.tensors);
     qp_arena_free(&plan.arena);
     qp_free(c.wrong);

@@ -27,7 +27,8 @@ SHOWN = 1 << 20         # bytes of an output stream that are looked at
 MB = 1_000_000
 MiB = 1 << 20
 LINE = 1000             # an error line is cut long before this
-HINT = re.compile(r"(qplan: )?\s*hint: ")
+# Hints, and the warning of a proof that nothing tells how parameters were chosen.
+HINT = re.compile(r"(qplan: )?\s*hint: |qplan: warning: .* how parameters were chosen: ")
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u061c\u200e\u200f\u2028\u2029"
                  "\u202a-\u202e\u2066-\u2069]")
 RAW_JSON = re.compile("[\x00-\x09\x0b-\x1f]")

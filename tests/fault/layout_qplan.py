@@ -93,7 +93,7 @@ class File:
         text = self.text
         if text is None:
             text = json.dumps({k: v if isinstance(v, (dict, int, type(None))) else " ".join(v)
-                               for k, v in sorted(self.records.items())})
+                               for k, v in sorted(self.records.items())}, separators=(",", ":"))
         meta = dict(self.meta)
         if text is not False:
             meta["qplan.tensors"] = text
@@ -254,6 +254,12 @@ class Layout:
         del file.records["w"]
 
     @staticmethod
+    def unrecord_keys(file):
+        """No key of qplan is left, and config.json, if there is one, is as it was."""
+        file.records, file.text = {}, False
+        file.meta = {k: v for k, v in file.meta.items() if not k.startswith("qplan.")}
+
+    @staticmethod
     def dtypes(scheme):
         """Of the source of an honest file."""
         return "F32", "F16", "BF16", "F64"
@@ -391,17 +397,27 @@ class Layout:
 
         one = "sha256:" + "0123456789abcdef" * 4
         two = one + " " + one.replace("0", "f")
-        for name, spoil in (("importance", making(importance=one)),
-                            ("two", making(importance=two)),
-                            ("hessian", making(hessian=one, hessian_damp="0.01")),
-                            ("two-hessians", making(hessian=two, hessian_damp="1.0")),
-                            ("tiny-damp", making(hessian=one, hessian_damp="5e-324")),
+        def weighted(spoil):
+            def both(file):
+                spoil(file)
+                file.records[file.name][1] = "mse:fast+importance"
+            return both
+
+        for name, spoil in (("importance", weighted(making(importance=one))),
+                            ("two", weighted(making(importance=two))),
                             ("saturate", making(nonfinite="saturate")),
-                            ("all", making(importance=two, hessian=one, hessian_damp="0.5",
-                                           nonfinite="saturate"))):
-            yield Fault(f"Q7-making-honest-{name}", spoil, (), HONEST)
-        if self.base not in self.need_layout_2:
-            yield Fault("Q7-making-honest-saturate-1", making("1", nonfinite="saturate"), (), HONEST)
+                            ("saturate-1", making("1", nonfinite="saturate"))):
+            if name != "saturate-1" or self.base not in self.need_layout_2:
+                yield Fault(f"Q7-making-honest-{name}", spoil, (), HONEST)
+        for name, key, spoil in (
+                ("importance", "importance", making(importance=one)),
+                ("hessian", "hessian", making(hessian=one, hessian_damp="0.01")),
+                ("two-hessians", "hessian", making(hessian=two, hessian_damp="1.0")),
+                ("tiny-damp", "hessian", making(hessian=one, hessian_damp="5e-324")),
+                ("all", "importance", making(importance=two, hessian=one, hessian_damp="0.5",
+                                             nonfinite="saturate"))):
+            yield Fault(f"Q7-making-not-asked-{name}", spoil, ("qplan." + key,),
+                        {"inspect": 0, "against": 0, "dequantize": 0})
         bad = {"empty": "", "word": "x", "bare": one[7:], "short": one[:-1], "long": one + "0",
                "upper": one.upper(), "upper-digit": one[:-1] + "F", "no-digit": one[:-1] + "g",
                "other-hash": one.replace("256", "512"), "blank-first": " " + one,

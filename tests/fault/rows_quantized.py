@@ -6,6 +6,7 @@ The first row asks the program which layouts there are: one without a class fail
 """
 
 import copy
+import json
 import math
 import re
 import struct
@@ -230,8 +231,116 @@ def other_parameters(layout, file):
     near = {"near": None} if file.records else {}
     for name, value in {"huge": 6e4, **near}.items() if "factor" in file.parts else ():
         yield Fault(f"Q15-factor-{name}", lambda f, v=value: other_factor(f, v), (), ONLY_PROOF)
-    if file.scheme.symmetric and file.scheme.signed and (file.records or n > 1):
+    if file.scheme.symmetric and file.scheme.signed:
         yield Fault("Q15-zeros", lambda f: zeros(f, 0, 60000.0), (), ONLY_PROOF)
+
+
+# --- Q18: parameters that nothing tells how they were chosen, and records that are not all there ---
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+def unknown(file):
+    """The record says that another tool chose the parameters; without one nothing says anything."""
+    if file.records:
+        file.records[file.name][1] = "unknown"
+        file.meta["qplan.layout"] = "2"
+
+
+def weighted(file):
+    """The record says that importance had its say."""
+    file.records[file.name][1] = "mse:fast+importance"
+    file.meta.update({"qplan.layout": "2", "qplan.importance": DIGEST})
+
+
+def far_parameters(layout, file):
+    """Parameters that lose all values, or codes that stand for none of them."""
+    scheme, n = file.scheme, layout.n_sets(file)
+    middle = 7 if scheme.values == "NF4" else \
+        2 ** (scheme.bits - 1) if scheme.symmetric and not (scheme.signed or scheme.values) else 0
+
+    def fill(f, scale, code):
+        for i in range(n):
+            layout.set_scale(f, i, scale)
+        for row in range(f.dims[0]):
+            for col in range(f.dims[1]):
+                layout.set_code(f, row, col, code)
+
+    def wide_factor(f, value):
+        fill(f, 2.0 ** -9, 0)
+        f.set_bytes(f.parts["factor"], 0, struct.pack("<f", value))
+
+    def other_bias(f):
+        for i in range(n):
+            layout.set_bias(f, i, 60000.0)
+        fill(f, 1.0, 0)
+
+    if scheme.symmetric and not getattr(scheme, "nested", False):
+        yield "zeros", lambda f: fill(f, 60000.0, middle)
+        yield "clipped", lambda f: fill(f, 2.0 ** -14, scheme.codes()[1] if not scheme.values else 1)
+    if "factor" in file.parts:
+        yield "factor", lambda f: wide_factor(f, 1e-30 if getattr(scheme, "divides", False) else 1e30)
+    if scheme.bias:
+        yield "bias", other_bias
+
+
+def add_open(layout, scheme, name, spoil, exit, said):
+    """verify without and with --exact: what is not known cannot be computed again."""
+    def run(bench):
+        file = layout.honest(scheme)
+        spoil(file)
+        file.write(bench, INPUT, SOURCE)
+        judge(bench, "verify", exit, ())
+        result = bench.run("verify", "--exact", INPUT, SOURCE)
+        bench.check(result.exit == 1, f"verify --exact: exit: expected 1, found {result.exit}")
+        bench.message(result, (words(said),) if exit == 0 else (), False)
+    add(f"Q18-{layout.name}-{scheme}-{name}", run)
+
+
+def open_files(layout, scheme):
+    file = layout.honest(scheme)
+    nested = getattr(file.scheme, "nested", False)
+    ways = {"unknown": (unknown, "unknown how its parameters were chosen")}
+    if file.records and not nested:
+        ways["weighted"] = weighted, "needs more than the source"
+    for way, (claim, said) in ways.items():
+        add_open(layout, scheme, way, claim, 0, said)
+        for name, spoil in far_parameters(layout, file):
+            def both(f, claim=claim, spoil=spoil):
+                claim(f)
+                spoil(f)
+            add_open(layout, scheme, f"{way}-{name}", both, 1, "")
+
+
+def missing_keys(layout):
+    """One key of ours, or all but one, are gone: the others are claims that nothing completes."""
+    for key in ("qplan.layout", "qplan.numerics"):
+        yield Fault(f"Q18-gone-{key[6:]}", lambda f, k=key: f.meta.pop(k), (key,))
+    yield Fault("Q18-gone-tensors", lambda f: vars(f).update(text=False), ("qplan.tensors",))
+
+    def alone(key):
+        def spoil(file):
+            value = file.meta[key]
+            layout.unrecord_keys(file)
+            file.meta[key] = value
+        return spoil
+
+    for key in ("qplan.layout",) if layout.name in ("qplan", "comfyui") else \
+            ("qplan.layout", "qplan.numerics"):
+        yield Fault(f"Q18-alone-{key[6:]}", alone(key), ("is missing",))
+
+
+def spoiled_text(layout):
+    """Records in another form mean the same, but are not what qplan writes."""
+    def run(bench):
+        file = layout.honest()
+        file.text = json.dumps({k: " ".join(v) for k, v in file.records.items()}, indent=1)
+        file.write(bench, INPUT, SOURCE)
+        bench.accepted("verify", INPUT, SOURCE)
+        result = bench.run("verify", "--exact", INPUT, SOURCE)
+        bench.check(result.exit == 1, f"verify --exact: exit: expected 1, found {result.exit}")
+        bench.message(result, (INPUT, "qplan.tensors"), False)
+    return run
 
 
 # --- Q10, Q11: codes outside a narrow range or that are no numbers, and spare bits ---
@@ -392,6 +501,12 @@ for layout in LAYOUTS:
         for fault in (*wrong_parameters(layout, file), *other_parameters(layout, file),
                       *wrong_codes(layout, file)):
             add_fault(layout, scheme, fault)
+    for scheme in layout.schemes:
+        open_files(layout, scheme)
+    if layout.honest().records:
+        for fault in missing_keys(layout):
+            add_fault(layout, layout.base, fault)
+        add(f"Q18-{layout.name}-text", spoiled_text(layout))
     for scheme in layout.with_wrong_parts:
         for fault in wrong_parts(layout, layout.honest(scheme)):
             add_fault(layout, scheme, fault)

@@ -48,7 +48,7 @@ def quantized_lines(tensors, flags):
     _, quantized, kept = contract.quantize_file(tensors, {}, flags)
     zero_point = contract.parse_flags(flags).zero_point
     lines = list(META if all(q.scheme.bits in (4, 8) for q in quantized) else META_2)
-    for q in quantized:
+    for q in sorted(quantized, key=lambda q: q.source.name):
         parts = contract.stored_tensors(q, zero_point)
         lines.append("quantized %s %s %s" % (q.source.name, contract.description(q),
                                              " ".join(t.data.hex() for t in parts)))
@@ -102,7 +102,8 @@ def honest():
             files["%s-%s" % (dtype, gran)] = quantized_lines(tensors, flags)
     for source in SOURCES:
         files["nonfinite-" + source.lower()] = quantized_lines(
-            cases.nonfinite(source), ["--nonfinite", "saturate", "--dtype", "uint8"])
+            cases.nonfinite(source), ["--nonfinite", "saturate", "--dtype", "uint8"]) + [
+                "meta qplan.nonfinite saturate"]
     files["huge"] = quantized_lines(cases.edge_f32(), ["--asymmetric"])
     files["huge-f64"] = quantized_lines(cases.edge_f64(), [])
     files["zeros"] = quantized_lines([cases.from_values("a", "F32", (2, 4), [0.0] * 4 + [1.0] * 4)],
@@ -113,10 +114,7 @@ def honest():
     files["base"] = BASE
     files["errors"] = BASE + ["nudge 0030d0"]
     files["layout-2"] = META_2 + BASE[3:]
-    files["making"] = META_2 + BASE[3:] + [
-        "meta qplan.importance sha256:" + "0123456789abcdef" * 4,
-        "meta qplan.hessian sha256:%s sha256:%s" % ("0f" * 32, "a5" * 32),
-        "meta qplan.hessian_damp 0.01", "meta qplan.nonfinite saturate"]
+    files["making"] = META_2 + BASE[3:] + ["meta qplan.nonfinite saturate"]
     files["dtype"] = files["int8-c0"] + ["as f16", "gate sqnr_db<10", "gate total:ratio<0.1",
                                          "gate a:max_abs>1"]
     return files
@@ -274,6 +272,10 @@ def hostile():
         "numerics-missing": [line for line in BASE if "numerics" not in line],
         "format-tf": [line.replace("format pt", "format tf") for line in BASE],
         "format-missing": [line for line in BASE if "format" not in line],
+        "making-not-asked": META_2 + BASE[3:] + [
+            "meta qplan.importance sha256:" + "0123456789abcdef" * 4,
+            "meta qplan.hessian sha256:%s sha256:%s" % ("0f" * 32, "a5" * 32),
+            "meta qplan.hessian_damp 0.01"],
         "making-in-layout-1": BASE + ["meta qplan.importance sha256:" + "00" * 32],
         "making-short": META_2 + ["meta qplan.importance sha256:" + "00" * 31] + BASE[3:],
         "making-damp-alone": META_2 + ["meta qplan.hessian_damp 0.01"] + BASE[3:],

@@ -452,8 +452,8 @@ def check_window(qplan, folder):
         data[at:end] = stands
     out.write_bytes(data)
     said = run(qplan, "verify", out, model, expected=1)
-    if ("not a scale that mse:fast+importance gives for the source at [0]: expected a size from "
-            "0.00390625 to 4.0, found 6.0") not in said:
+    if ("far from what the source needs in set 0: expected a scale of a size from 0.0 to 4.0, "
+            "found 6.0, and 1 such sets in all") not in said:
         raise AssertionError(said)
 
 

@@ -60,7 +60,8 @@ static inline void write_native(const char *path, const struct sample *samples, 
     struct tensor tensors[3 * MOST_SAMPLES];
     char names[2 * MOST_SAMPLES][64];
     struct text metadata = {0};
-    text_puts(&metadata, "{\"format\":\"pt\",\"qplan.layout\":\"1\",\"qplan.numerics\":\"1\","
+    text_puts(&metadata, "{\"format\":\"pt\",\"qplan.layout\":\"1\",\"qplan.nonfinite\":"
+                         "\"saturate\",\"qplan.numerics\":\"1\","
                          "\"qplan.tensors\":\"{");
     for (size_t i = 0; i < n; i++) {
         const struct sample *s = &samples[i];

@@ -312,9 +312,9 @@ def pipe_that_nobody_reads_from(bench):
 @case("I5-importance", needs="preload")
 def stop_importance(bench):
     """At whichever read of a file of importance the signal comes."""
-    name = b"w"
-    bench.write("i", struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii", 1, 1 << 18) +
-                struct.pack("<f", 1) * (1 << 18))
+    name, n = b"a.weight", checkpoint.SMALL["a.weight"][1][1]
+    bench.write("i", struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii", 1, n) +
+                struct.pack("<f", 1) * n)
     for args in (("inspect", "i"),
                  ("quantize", "--dry-run", "--dtype", "int8", "--calibrate", "mse", "--importance",
                   "i", INPUT)):
