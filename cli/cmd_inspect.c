@@ -103,7 +103,7 @@ static enum qplan_status show_imatrix(const struct args *args, const char *path,
             return cli_fail(err, QPLAN_ERR_INVALID, path,
                             "--%s needs a checkpoint: expected safetensors, found an imatrix",
                             of_models[i]);
-    return qplan_importance_write_text(path, cli_write_stdout, NULL, err);
+    return qplan_importance_write_text(path, &cli_signal, cli_write_stdout, NULL, err);
 }
 
 /* ---- Sensitivity ------------------------------------------------------------------------------*/
@@ -187,8 +187,9 @@ static enum qplan_status run_all(struct inspection *in, struct qplan_error *err)
     if (args_has(in->args, "sensitivity"))
         return show_sensitivity(in, path, err);
     const enum qplan_status opened = open_files(in, err);
-    if (opened == QPLAN_ERR_INVALID && !in->file && qplan_importance_is_imatrix(path))
+    if (opened == QPLAN_ERR_INVALID && !in->file && qplan_importance_is_imatrix(path, &cli_signal))
         return show_imatrix(in->args, path, err);
+    CLI_TRY(cli_check_signal(err));
     CLI_TRY(opened);
     struct qplan_inspect_options inspect_options = {
         .against = in->source,

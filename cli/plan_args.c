@@ -297,6 +297,7 @@ enum qplan_status plan_args_calibration(struct qplan_plan_options *options, cons
 {
     const char *text = args_value(args, "calibrate");
     size_t place = 0;
+    options->cancel = &cli_signal;
     options->positive_scales = args_has(args, "positive-scales");
     options->n_importance = args_values(args, "importance", &options->importance);
     CLI_TRY(value_choice(args, "importance-missing", "policy", &place, err));
@@ -417,7 +418,8 @@ static enum qplan_status read_plan(struct qplan_plan **out, const struct plan_ar
                                             .importance = options->importance,
                                             .n_importance = options->n_importance,
                                             .hessian = options->hessian,
-                                            .hessian_damp = options->hessian_damp};
+                                            .hessian_damp = options->hessian_damp,
+                                            .cancel = options->cancel};
     enum qplan_status status = qplan_plan_read(out, checkpoint, &document, err);
     document_free(&text);
     return status;

@@ -30,6 +30,8 @@ struct qp_listing {
     /* Reads bytes of a stored tensor: of the few that say something about others. */
     enum qplan_status (*read)(const struct qp_listing *listing, const struct qplan_entry *entry,
                               uint64_t off, void *out, size_t n, struct qplan_error *err);
+
+    bool is_folder; /* it was opened as one, not as a file */
 };
 
 /* The stored tensor with this name, or NULL; with this name and a suffix. */

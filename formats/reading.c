@@ -11,6 +11,7 @@
 #include "build.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
+#include "lib/model/dtype.h"
 #include "modules.h"
 
 #include <inttypes.h>
@@ -188,20 +189,37 @@ static enum qplan_status check_index(const struct reader *r, const struct qp_ten
     return QPLAN_OK;
 }
 
+/* Zero points of inputs are integers, and all else is of a float type of at most 32 bits. */
+static enum qplan_status check_input(const struct reader *r, const struct qplan_entry *entry)
+{
+    const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)entry->storage);
+    const bool is_zero = qp_name_ends(entry->name, entry->name_len, "_zero_point");
+    char subject[512];
+    if (is_zero ? row->is_integer : row->is_source && row->bits <= 32)
+        return QPLAN_OK;
+    return qp_fail(r->err, QPLAN_ERR_INVALID, qp_listing_subject(subject, r->listing, entry),
+                   "not a number for the inputs of its layer: expected %s, found %s",
+                   is_zero ? "an integer" : "F32, F16 or BF16", row->name);
+}
+
 /*
  * Adds the numbers by which engines quantize the inputs of the tensor's layer: without its codes
  * they say nothing, and so they go where these go.
  */
-static void add_inputs(const struct reader *r, const struct qp_tensor *t, struct wanted *w)
+static enum qplan_status add_inputs(const struct reader *r, const struct qp_tensor *t,
+                                    struct wanted *w)
 {
     const struct qp_span module = qp_module_of(t); /* such layouts store nothing else */
     const char *const *suffix = r->recorded ? NULL : r->format->inputs;
     for (; suffix && *suffix; suffix++) {
         const struct qplan_entry *entry =
             qp_listing_sibling(r->listing, module.text, module.n, *suffix);
-        if (entry && (entry->rank == 0 || (entry->rank == 1 && entry->shape[0] == 1)))
-            w->parts[w->n++] = (struct qp_part){.role = QP_CONSTANT, .entry = entry};
+        if (!entry || (entry->rank != 0 && (entry->rank != 1 || entry->shape[0] != 1)))
+            continue;
+        QP_TRY(check_input(r, entry));
+        w->parts[w->n++] = (struct qp_part){.role = QP_CONSTANT, .is_input = true, .entry = entry};
     }
+    return QPLAN_OK;
 }
 
 /*
@@ -230,7 +248,7 @@ static enum qplan_status find_parts(struct reader *r, struct qp_tensor *t, unsig
             QP_TRY(check_index(r, t, &w.parts[i]));
         w.parts[i].bytes = NULL; /* it is in the scratch arena */
     }
-    add_inputs(r, t, &w);
+    QP_TRY(add_inputs(r, t, &w));
     t->n_parts = (uint8_t)w.n;
     t->rounds = r->format->rounds;
     t->has_dtype = r->format->has_dtype && r->format->has_dtype(t->scheme);
@@ -424,22 +442,45 @@ const struct qp_format *qp_format_of_config(const struct qp_listing *listing)
     return NULL;
 }
 
+/* Of a checkpoint in two layouts engines would see the one that they look for. */
+static enum qplan_status check_single(const struct reader *r)
+{
+    const struct qp_format *format, *first = r->format;
+    for (size_t i = 0; first && (format = qp_format_at(i)) != NULL; i++) {
+        if (format != first && format->is && format->is(r->listing))
+            return qp_fail(r->err, QPLAN_ERR_INVALID,
+                           r->listing->config ? r->listing->config->name : r->listing->shown,
+                           "two layouts: expected one, found %s and %s", first->name, format->name);
+    }
+    return QPLAN_OK;
+}
+
+/* Records of a layout of folders need the config.json by which engines see it. */
+static enum qplan_status check_config(const struct reader *r)
+{
+    if (!r->format->is_folder || (!r->listing->config && !r->listing->is_folder))
+        return QPLAN_OK;
+    return r->listing->config
+               ? qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->config->name,
+                         "does not say that the checkpoint has the layout of its records, %s",
+                         r->format->name)
+               : qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->shown,
+                         "config.json is missing, by which engines see the layout of its "
+                         "records, %s",
+                         r->format->name);
+}
+
 static enum qplan_status read_tensors(struct reader *r, struct qp_tensor **tensors, size_t *n)
 {
     r->format = qp_format_of_config(r->listing);
+    QP_TRY(check_single(r));
     /* Of a quantized checkpoint any key of ours is a claim, and one alone is not all of it. */
     r->recorded = qp_has_records(r->listing) || (r->format && qp_has_own_keys(r->listing));
     if (!r->recorded)
         return r->format ? read_described(r, tensors, n) : QPLAN_OK;
     const bool told_by_config = r->format != NULL;
     QP_TRY(read_recorded(r, tensors, n));
-    if (told_by_config)
-        return compare(r, *tensors, *n);
-    if (r->format->is_folder && r->listing->config)
-        return qp_fail(r->err, QPLAN_ERR_INVALID, r->listing->config->name,
-                       "does not say that the checkpoint has the layout of its records, %s",
-                       r->format->name);
-    return QPLAN_OK;
+    return told_by_config ? compare(r, *tensors, *n) : check_config(r);
 }
 
 enum qplan_status qp_format_read(const struct qp_listing *listing, struct qp_arena *arena,

@@ -474,6 +474,7 @@ struct qplan_plan_options {
     uint64_t max_shard_bytes; /* tensors in a file of a folder; 0 = shards stay as they are */
     const char *const *copy;  /* files of a folder that the output takes over besides plain ones */
     size_t n_copy;
+    const volatile sig_atomic_t *cancel; /* as in struct qplan_run, while files are read; or NULL */
 };
 
 /*
@@ -519,13 +520,15 @@ enum qplan_status qplan_plan_make(struct qplan_plan **out,
                                   struct qplan_error *err);
 
 /*
- * Whether a file is an imatrix of llama.cpp. A safetensors file never is: it is a checkpoint, and
+ * Whether a file is an imatrix of llama.cpp, which it is not either where cancel, as in struct
+ * qplan_run or NULL, becomes non-zero. A safetensors file never is: it is a checkpoint, and
  * whatever is wrong with it is said of the checkpoint.
  */
-bool qplan_importance_is_imatrix(const char *path);
+bool qplan_importance_is_imatrix(const char *path, const volatile sig_atomic_t *cancel);
 
-/* What a file of importance says, a line a weight. INVALID, IO, MEMORY. */
-enum qplan_status qplan_importance_write_text(const char *path, qplan_write_fn write, void *ctx,
+/* What a file of importance says, a line a weight. INVALID, IO, MEMORY; CANCELLED as above. */
+enum qplan_status qplan_importance_write_text(const char *path, const volatile sig_atomic_t *cancel,
+                                              qplan_write_fn write, void *ctx,
                                               struct qplan_error *err);
 
 /* What is added to the diagonal of a Hessian where nothing else is asked for. */
@@ -540,7 +543,8 @@ struct qplan_document {
     const char *const *importance;
     size_t n_importance;
     const char *hessian;
-    double hessian_damp; /* 0 = that of the document, or the usual one */
+    double hessian_damp;                 /* 0 = that of the document, or the usual one */
+    const volatile sig_atomic_t *cancel; /* as in qplan_plan_options */
 };
 
 /*

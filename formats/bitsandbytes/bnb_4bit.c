@@ -349,6 +349,32 @@ static enum qplan_status check_nested(const struct qp_listing *listing,
     return QPLAN_OK;
 }
 
+/* What config.json says of all tensors is what the quant_state of this one says. */
+static enum qplan_status check_config(const struct qp_listing *listing,
+                                      const struct qplan_entry *codes,
+                                      const struct qplan_scheme *scheme, struct qplan_error *err)
+{
+    static const char *const keys[] = {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant"};
+    const struct qp_tree *tree = listing->config;
+    const struct qp_tree_value *config = qp_quantization_config(listing);
+    const struct qp_tree_value *type = qp_tree_member(tree, config, keys[0]);
+    const struct qp_tree_value *is_double = qp_tree_member(tree, config, keys[1]);
+    const char *expected = scheme->dtype == QPLAN_NF4 ? "nf4" : "fp4";
+    const bool is_type = !type || qp_tree_is_string(tree, type, expected);
+    const bool is_nested =
+        !is_double || (qp_tree_is_bool(is_double) && qp_tree_is_true(is_double) == scheme->nested);
+    char shown[QP_QUOTED], quoted[QP_QUOTED];
+    if (is_type && is_nested)
+        return QPLAN_OK;
+    return qp_fail(err, QPLAN_ERR_INVALID, tree->name,
+                   "quantization_config: %s: expected %s, as %s is stored, found %s", keys[is_type],
+                   !is_type         ? expected
+                   : scheme->nested ? "true"
+                                    : "false",
+                   qp_quote(quoted, codes->name, codes->name_len),
+                   qp_tree_show(shown, tree, is_type ? is_double : type));
+}
+
 static enum qplan_status describe_tensor(const struct qp_listing *listing, struct qp_arena *arena,
                                          const struct qplan_entry *entry, size_t n_name,
                                          struct qp_tensor **tensors, size_t *n,
@@ -368,6 +394,7 @@ static enum qplan_status describe_tensor(const struct qp_listing *listing, struc
     QP_TRY(find_codes(listing, entry, n_name, &codes, err));
     QP_TRY(read_state(listing, entry, &kinds[i], &said, err));
     QP_TRY(check_nested(listing, entry, n_name, &said, err));
+    QP_TRY(check_config(listing, codes, &said.scheme, err));
     const struct qp_tensor t = {.name = codes->name,
                                 .name_len = codes->name_len,
                                 .shape = qp_arena_copy(arena, said.shape, 2, sizeof *said.shape),

@@ -331,7 +331,8 @@ static enum qplan_status describe(const struct qp_listing *listing, struct qp_ar
     return qp_comfy_header_describe(listing, arena, tensors, n, err);
 }
 
-static const char *const inputs[] = {".input_scale", NULL};
+/* The second name is that of before layers had marks. */
+static const char *const inputs[] = {".input_scale", ".scale_input", NULL};
 
 const struct qp_format qp_format_comfyui = {
     .name = "comfyui",

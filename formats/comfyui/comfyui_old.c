@@ -13,8 +13,7 @@
 
 #include <string.h>
 
-static const char weight[] = ".weight", old_mark[] = "scaled_fp8", old_scale[] = QP_COMFY_OLD_SCALE,
-                  old_input[] = ".scale_input";
+static const char weight[] = ".weight", old_mark[] = "scaled_fp8", old_scale[] = QP_COMFY_OLD_SCALE;
 
 unsigned qp_comfy_old_parts(const struct qp_tensor *t, struct qp_arena *arena,
                             struct qp_part *parts, struct qplan_entry *entries)
@@ -100,23 +99,11 @@ static bool marks_some(const struct qp_listing *listing, const struct qplan_entr
     return false;
 }
 
-/* Whether an entry would scale the inputs of an old layer. */
-static bool scales_inputs(const struct qp_listing *listing, const struct qplan_entry *entry,
-                          const struct qp_tensor *tensors, size_t n)
-{
-    const struct qplan_entry *codes =
-        qp_listing_sibling(listing, entry->name, entry->name_len - (sizeof old_input - 1), weight);
-    return codes && is_old(qp_tensors_find(tensors, n, codes->name, codes->name_len));
-}
-
 bool qp_comfy_is_note(const struct qp_listing *listing, const struct qplan_entry *entry,
                       const struct qp_tensor *tensors, size_t n)
 {
     enum qplan_dtype dtype;
-    return qp_comfy_is_old_mark(entry, &dtype)
-               ? marks_some(listing, entry, tensors, n)
-               : qp_name_ends(entry->name, entry->name_len, old_input) &&
-                     scales_inputs(listing, entry, tensors, n);
+    return qp_comfy_is_old_mark(entry, &dtype) && marks_some(listing, entry, tensors, n);
 }
 
 /* ---- Layers ------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ struct config {
     const struct qp_listing *listing;
     struct qplan_scheme groups[MOST_GROUPS]; /* of their weights; but for blocks of floats without
                                               * the type of scales, which is that of the weights */
+    const struct qp_tree_value *formats[MOST_GROUPS]; /* how they say that they are stored */
+    const struct qp_tree_value *format;               /* how all are, or NULL */
     size_t n;
     const struct qplan_scheme *scheme; /* the last one: most tensors share theirs */
     struct qp_arena *arena;
@@ -125,9 +127,46 @@ static const struct qp_blocks_row *blocks_told(const struct qp_tree *tree,
     return NULL;
 }
 
-static enum qplan_status read_weights(struct config *c, const char *name,
+/*
+ * What says of which modules a group is, and that its weights are quantized once and for all. Names
+ * and expressions are for engines to match; a group of convolutions alone is of no stored tensor.
+ */
+static enum qplan_status check_group(const struct config *c, const struct qp_tree_value *group)
+{
+    static const char *const activations[] = {"input_activations", "output_activations"};
+    const struct qp_tree *tree = c->listing->config;
+    const char *name = qp_tree_key(tree, group);
+    const struct qp_tree_value *targets = qp_tree_member(tree, group, "targets");
+    const struct qp_tree_value *dynamic =
+        qp_tree_member(tree, qp_tree_member(tree, group, "weights"), "dynamic");
+    const struct qp_tree_value *target = qp_tree_is_array(targets) ? qp_tree_first(targets) : NULL;
+    bool is_of_some = !targets;
+    for (uint32_t i = 0; target && i < targets->n; i++, target = qp_tree_next(target)) {
+        const char *text = qp_tree_text(tree, target);
+        if (!text)
+            return bad_group(c, name, "targets", "names of modules", target);
+        is_of_some |= strncmp(text, "Conv", strlen("Conv")) != 0;
+    }
+    if (!is_of_some)
+        return bad_group(c, name, "targets", "names of linear layers", targets);
+    if (dynamic && !qp_tree_is_null(dynamic) &&
+        (!qp_tree_is_bool(dynamic) || qp_tree_is_true(dynamic)))
+        return bad_group(c, name, "dynamic", "false for weights", dynamic);
+    for (size_t i = 0; i < sizeof activations / sizeof activations[0]; i++) {
+        const struct qp_tree_value *value = qp_tree_member(tree, group, activations[i]);
+        if (value && !qp_tree_is_null(value) && !qp_tree_is_object(value))
+            return bad_group(c, name, activations[i], "an object or null", value);
+    }
+    return QPLAN_OK;
+}
+
+static enum qplan_status read_weights(struct config *c, const struct qp_tree_value *group,
                                       const struct qp_tree_value *weights)
 {
+    const char *name = qp_tree_key(c->listing->config, group);
+    const struct qp_tree_value *format = qp_tree_member(c->listing->config, group, "format");
+    QP_TRY(check_group(c, group));
+    c->formats[c->n] = qp_tree_is_null(format) ? NULL : format;
     struct qplan_scheme *scheme = &c->groups[c->n++];
     const struct qp_blocks_row *block = blocks_told(c->listing->config, weights);
     if (block) {
@@ -146,11 +185,12 @@ static enum qplan_status read_groups(struct config *c)
     if (!qp_tree_is_object(groups) || groups->n == 0 || groups->n > MOST_GROUPS)
         return qp_fail(c->err, QPLAN_ERR_INVALID, tree->name,
                        "quantization_config: expected 1 to %d config_groups", MOST_GROUPS);
+    c->format = qp_tree_member(tree, config, "format");
     const struct qp_tree_value *group = qp_tree_first(groups);
     for (uint32_t i = 0; i < groups->n; i++, group = qp_tree_next(group)) {
         const struct qp_tree_value *weights = qp_tree_member(tree, group, "weights");
         if (qp_tree_is_object(weights)) /* else the group is about activations alone */
-            QP_TRY(read_weights(c, qp_tree_key(tree, group), weights));
+            QP_TRY(read_weights(c, group, weights));
     }
     return QPLAN_OK;
 }
@@ -210,6 +250,45 @@ static bool has_scales_of(const struct module *m, const struct qplan_scheme *sch
         return scale->rank == 1 && scale->shape[0] == 1;
     return scale->rank == 2 && scale->shape[0] == sets.rows && scale->shape[1] == sets.cols &&
            (scheme->granularity != QPLAN_PER_GROUP || m->cols % scheme->group == 0);
+}
+
+/* What the library calls the ways in which a module is stored: one, or two of which tools write
+ * either. */
+static void formats_of(const struct module *m, const struct qplan_scheme *scheme,
+                       const char *out[2])
+{
+    const struct qp_blocks_row *block = qp_blocks_of(scheme);
+    out[1] = "naive-quantized";
+    if (block)
+        out[0] = out[1] = qp_ct_names[block - qp_blocks].format;
+    else if (m->is_packed)
+        out[0] = out[1] = "pack-quantized";
+    else
+        out[0] = scheme->dtype == QPLAN_F8E4M3 ? "float-quantized" : "int-quantized";
+}
+
+/*
+ * The names of formats say how a module of a group is stored. That of the group counts, where it
+ * has one; that of all is the same then, or says that groups differ.
+ */
+static enum qplan_status check_formats(const struct config *c, const struct module *m, size_t group)
+{
+    const struct qp_tree *tree = c->listing->config;
+    const struct qp_tree_value *own = c->formats[group];
+    const struct qp_tree_value *told[] = {
+        own, own && qp_tree_is_string(tree, c->format, "mixed-precision") ? NULL : c->format};
+    const char *formats[2];
+    char shown[QP_QUOTED], quoted[QP_QUOTED];
+    formats_of(m, &c->groups[group], formats);
+    for (size_t i = 0; i < 2; i++) {
+        if (told[i] && !qp_tree_is_string(tree, told[i], formats[0]) &&
+            !qp_tree_is_string(tree, told[i], formats[1]))
+            return qp_fail(c->err, QPLAN_ERR_INVALID, tree->name,
+                           "quantization_config: format: expected %s, as %s is stored, found %s",
+                           formats[0], qp_quote(quoted, m->codes->name, m->codes->name_len),
+                           qp_tree_show(shown, tree, told[i]));
+    }
+    return QPLAN_OK;
 }
 
 /* The group whose numbers fit the stored tensors of a module, or NULL. */
@@ -282,6 +361,7 @@ static enum qplan_status describe_module(struct config *c, struct module *m,
     const struct qplan_scheme *group = group_of(c, m);
     if (!group)
         return fail_module(c, m->codes, "its type and shape fit no group of config.json");
+    QP_TRY(check_formats(c, m, (size_t)(group - c->groups)));
     const uint64_t shape[2] = {m->rows, m->cols};
     enum qplan_storage storage = QPLAN_STORAGE_BF16; /* of blocks nothing else says it */
     (void)qp_model_storage(c->listing, &storage);

@@ -39,9 +39,10 @@ static void finish(struct sha256_ctx *hash, unsigned char bytes[N_BYTES])
 }
 
 static enum qplan_status read_all(struct sha256_ctx *hash, const struct qp_file *file, void *buffer,
-                                  struct qplan_error *err)
+                                  const volatile sig_atomic_t *cancel, struct qplan_error *err)
 {
     for (uint64_t off = 0; off < file->size; off += BUFFER) {
+        QP_TRY(qp_check_cancel(cancel, file->shown, err));
         const size_t n = (size_t)qp_min_u64(BUFFER, file->size - off);
         QP_TRY(qp_file_read(file, off, buffer, n, err));
         sha256_update(hash, n, buffer);
@@ -50,7 +51,7 @@ static enum qplan_status read_all(struct sha256_ctx *hash, const struct qp_file 
 }
 
 enum qplan_status qp_digest_file(struct qp_digest *out, const struct qp_file *file,
-                                 struct qplan_error *err)
+                                 const volatile sig_atomic_t *cancel, struct qplan_error *err)
 {
     struct sha256_ctx hash;
     unsigned char bytes[N_BYTES];
@@ -58,7 +59,7 @@ enum qplan_status qp_digest_file(struct qp_digest *out, const struct qp_file *fi
     if (!buffer)
         return qp_fail_memory(err, file->shown, BUFFER);
     sha256_init(&hash);
-    const enum qplan_status status = read_all(&hash, file, buffer, err);
+    const enum qplan_status status = read_all(&hash, file, buffer, cancel, err);
     qp_free(buffer);
     QP_TRY(status);
     finish(&hash, bytes);
@@ -93,10 +94,10 @@ enum qplan_status qp_digests_add(struct qp_digests *digests, const struct qp_dig
 
 enum qplan_status qp_digests_add_file(struct qp_digests *digests, const struct qp_file *file,
                                       const struct qp_digests *expected, struct qp_arena *arena,
-                                      struct qplan_error *err)
+                                      const volatile sig_atomic_t *cancel, struct qplan_error *err)
 {
     struct qp_digest found;
-    QP_TRY(qp_digest_file(&found, file, err));
+    QP_TRY(qp_digest_file(&found, file, cancel, err));
     if (expected && expected->n > 0) {
         const char *wanted =
             digests->n < expected->n ? expected->list[digests->n].text : "no further file";

@@ -20,9 +20,10 @@ struct qp_digests {
     size_t n;
 };
 
-/* Reads a whole file, a buffer at a time. IO, MEMORY. */
+/* Reads a whole file, a buffer at a time. IO, MEMORY; CANCELLED if cancel, which may be NULL, is
+ * not 0 any more. */
 enum qplan_status qp_digest_file(struct qp_digest *out, const struct qp_file *file,
-                                 struct qplan_error *err);
+                                 const volatile sig_atomic_t *cancel, struct qplan_error *err);
 
 /* Takes a text that is written as above; false for any other. */
 bool qp_digest_read(struct qp_digest *out, const char *text, size_t n);
@@ -37,7 +38,7 @@ enum qplan_status qp_digests_add(struct qp_digests *digests, const struct qp_dig
  */
 enum qplan_status qp_digests_add_file(struct qp_digests *digests, const struct qp_file *file,
                                       const struct qp_digests *expected, struct qp_arena *arena,
-                                      struct qplan_error *err);
+                                      const volatile sig_atomic_t *cancel, struct qplan_error *err);
 
 /* INVALID if fewer files were added than are expected; what says of which kind. */
 enum qplan_status qp_digests_complete(const struct qp_digests *digests,

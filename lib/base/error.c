@@ -91,6 +91,13 @@ enum qplan_status qp_fail_memory(struct qplan_error *err, const char *what, uint
                    n_bytes);
 }
 
+enum qplan_status qp_check_cancel(const volatile sig_atomic_t *cancel, const char *subject,
+                                  struct qplan_error *err)
+{
+    return cancel && *cancel ? qp_fail(err, QPLAN_ERR_CANCELLED, subject, "stopped on request")
+                             : QPLAN_OK;
+}
+
 void qp_hint(struct qplan_error *err, const char *fmt, ...)
 {
     if (!err)

@@ -10,6 +10,8 @@
 
 #include "lib/qplan.h"
 
+#include <signal.h>
+
 #if defined(__GNUC__)
 #define QP_PRINTF(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))
 #else
@@ -30,6 +32,10 @@ enum qplan_status qp_fail_errno(struct qplan_error *err, int errnum, const char 
 
 /* Out of memory while allocating n_bytes for the thing named. */
 enum qplan_status qp_fail_memory(struct qplan_error *err, const char *what, uint64_t n_bytes);
+
+/* CANCELLED if the caller has asked for a stop: if cancel, which may be NULL, is not 0 any more. */
+enum qplan_status qp_check_cancel(const volatile sig_atomic_t *cancel, const char *subject,
+                                  struct qplan_error *err);
 
 /*
  * Adds what the caller can set or call. The words are those of the caller: nothing in the library

@@ -39,7 +39,8 @@ enum qplan_status qp_hessians_digest(const struct qp_hessians *hessians,
     const struct qp_source *source = &hessians->source;
     *out = (struct qp_digests){.n = 0};
     for (size_t i = 0; i < source->listing.n_files; i++)
-        QP_TRY(qp_digests_add_file(out, &source->files[i].file, expected, arena, err));
+        QP_TRY(qp_digests_add_file(out, &source->files[i].file, expected, arena, hessians->cancel,
+                                   err));
     QP_TRY(qp_digests_complete(out, expected, source->listing.shown, err));
     return qp_source_unchanged(source, err);
 }

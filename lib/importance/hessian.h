@@ -16,6 +16,7 @@
 /* A file of them; zeroed it is none. */
 struct qp_hessians {
     struct qp_source source;
+    const volatile sig_atomic_t *cancel; /* of the caller, or NULL */
     bool is_open;
 };
 

@@ -34,10 +34,7 @@ static enum qplan_status read_entry(struct qp_importance *importance,
     QP_TRY(take_count(file, 1, INT32_MAX, &n));
     QP_TRY(qp_importance_take(file, (uint64_t)n * 4, &values));
     QP_TRY(qp_importance_entry(importance, file, (const char *)name, name_len, n, 1, &entry));
-    for (uint32_t i = 0; i < n; i++) {
-        const float value = qp_of_bits_f32(qp_get32(values + (uint64_t)i * 4));
-        QP_TRY(qp_importance_add(file, entry->name, entry->sums + i, &value, 1, 1));
-    }
+    QP_TRY(qp_importance_add_stored(file, entry->name, entry->sums, values, n));
     /* The values are means times calls; without calls they are what they are. */
     return qp_importance_add(file, entry->name, entry->counts, &one, 1, n_calls ? n_calls : 1);
 }

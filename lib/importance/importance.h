@@ -16,19 +16,29 @@ struct qp_importance_entry {
     uint64_t columns, matrices;
     double *sums;   /* of each column of each matrix */
     double *counts; /* of each matrix: what its sums are divided by; 0 = it was never used */
+    size_t file;    /* that has it, of the last one that does */
+};
+
+/* An entry by its name. */
+struct qp_importance_name {
+    const char *name;
+    size_t entry;
 };
 
 /* All that files say; zeroed it is empty. */
 struct qp_importance {
-    struct qp_importance_entry *entries;
+    struct qp_importance_entry *entries; /* in the order of files */
     size_t n_entries;
-    struct qp_digests digests; /* of the files, in their order */
+    struct qp_importance_name *names; /* of the files that have been read, in byte-wise order */
+    size_t n_names, n_files;
+    struct qp_digests digests;           /* of the files, in their order */
+    const volatile sig_atomic_t *cancel; /* of the caller, or NULL */
     struct qp_arena arena;
 };
 
 /*
  * Reads files, one behind the other. INVALID if one is none, or says something that cannot be; and
- * if they are not those that are expected, unless that is NULL or of no file.
+ * if they are not those that are expected, unless that is NULL or of no file. CANCELLED.
  */
 enum qplan_status qp_importance_read(struct qp_importance *importance, const char *const *paths,
                                      size_t n, const struct qp_digests *expected,
@@ -56,11 +66,12 @@ struct qp_importance_file {
     const unsigned char *bytes;
     uint64_t n, at;
     struct qplan_error *err;
+    const volatile sig_atomic_t *cancel;
 };
 
 /*
- * The entry of a name, which is made if it is not there yet. INVALID if it has another size than
- * before, MEMORY.
+ * The entry of a name, which is made if no file before had it. INVALID if it has another size than
+ * before, if this file has it already, or if the name has a U+0000; MEMORY, CANCELLED.
  */
 enum qplan_status qp_importance_entry(struct qp_importance *importance,
                                       const struct qp_importance_file *file, const char *name,
@@ -71,12 +82,18 @@ enum qplan_status qp_importance_entry(struct qp_importance *importance,
 enum qplan_status qp_importance_add(const struct qp_importance_file *file, const char *name,
                                     double *to, const float *values, uint64_t n, double factor);
 
+/* The same of values that are stored as F32. */
+enum qplan_status qp_importance_add_stored(const struct qp_importance_file *file, const char *name,
+                                           double *to, const unsigned char *stored, uint64_t n);
+
 /* The next n bytes of a file. INVALID if it has fewer. */
 enum qplan_status qp_importance_take(struct qp_importance_file *file, uint64_t n,
                                      const unsigned char **out);
 
-/* Describes what is wrong with a file. */
+/* Describes what is wrong with a file; with something of a name in it. */
 enum qplan_status qp_importance_bad(const struct qp_importance_file *file, const char *what);
+enum qplan_status qp_importance_bad_name(const struct qp_importance_file *file, const char *name,
+                                         size_t name_len, const char *what);
 
 enum qplan_status qp_importance_read_gguf(struct qp_importance *importance,
                                           struct qp_importance_file *file);

@@ -40,10 +40,11 @@ static void put_entry(struct qp_writer *w, const struct qp_importance_entry *ent
     qp_puts(w, "\n");
 }
 
-enum qplan_status qplan_importance_write_text(const char *path, qplan_write_fn write, void *ctx,
+enum qplan_status qplan_importance_write_text(const char *path, const volatile sig_atomic_t *cancel,
+                                              qplan_write_fn write, void *ctx,
                                               struct qplan_error *err)
 {
-    struct qp_importance importance = {.n_entries = 0};
+    struct qp_importance importance = {.cancel = cancel};
     struct qp_writer w;
     char shown[512];
     enum qplan_status status = qp_importance_read(&importance, &path, 1, NULL, err);

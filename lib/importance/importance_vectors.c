@@ -70,7 +70,7 @@ static enum qplan_status read_all(struct qp_importance *importance, const struct
 {
     for (size_t i = 0; i < source->listing.n_files; i++)
         QP_TRY(qp_digests_add_file(&importance->digests, &source->files[i].file, expected,
-                                   &importance->arena, err));
+                                   &importance->arena, importance->cancel, err));
     for (size_t i = 0; i < source->listing.n_entries; i++)
         QP_TRY(read_vector(importance, source, &source->listing.entries[i], err));
     return qp_source_unchanged(source, err);

@@ -103,6 +103,7 @@ struct qp_part {
     bool of_largest; /* of scales: stored is the value of the largest code, not that of a step */
     bool divides;    /* of a factor: scales are divided by it, not multiplied */
     bool is_text;    /* of a constant: JSON, of which other tools say the same in other words */
+    bool is_input;   /* of a constant: a number for the inputs of the layer, which any tool chose */
     const uint8_t *nested; /* of scales that have scales: the f32 of each of 256 codes; else NULL */
     const struct qp_place *place; /* of a constant NULL */
     struct qp_matrix matrix; /* that the place stores: elements of the tensor, or of its sets */

@@ -37,11 +37,12 @@ struct qplan_plan {
     bool is_edited;   /* somebody may have: what it quantizes is not kept instead */
     enum qplan_indivisible indivisible;
     enum qplan_nonfinite nonfinite;
-    bool positive_scales;           /* no calibrator may choose others */
-    struct qp_hessians hessians;    /* that tensors are rounded by */
-    struct qp_making making;        /* what the output says of how it was made */
-    bool may_divide;                /* the members of a family need not agree */
-    struct qp_plan_tensor *tensors; /* one for each of the sources, in name order */
+    bool positive_scales;                /* no calibrator may choose others */
+    struct qp_hessians hessians;         /* that tensors are rounded by */
+    const volatile sig_atomic_t *cancel; /* looked at while such files are read, or NULL */
+    struct qp_making making;             /* what the output says of how it was made */
+    bool may_divide;                     /* the members of a family need not agree */
+    struct qp_plan_tensor *tensors;      /* one for each of the sources, in name order */
     size_t n_tensors, n_quantized;
     size_t n_seen; /* tensors behind these that are not made: only their values count, in factors */
     char *output_name;  /* bare: of the file or the folder */

@@ -479,6 +479,7 @@ enum qplan_status qplan_plan_read(struct qplan_plan **out,
     QP_TRY(qp_plan_check_source(checkpoint, err));
     QP_TRY(qp_plan_new(&r.plan, checkpoint, err));
     r.plan->is_document = r.plan->is_edited = true;
+    r.plan->cancel = document->cancel;
     enum qplan_status status = qp_tree_read(&r.tree, document->text, document->n_bytes);
     if (status == QPLAN_OK)
         status = read_document(&r);

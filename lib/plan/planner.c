@@ -472,6 +472,7 @@ enum qplan_status qp_plan_make_as(struct qplan_plan **out,
             "range with signed ones, floats and tables symmetric, scales of scales with tables");
     QP_TRY(qp_plan_check_source(checkpoint, err));
     QP_TRY(qp_plan_new(&plan, checkpoint, err));
+    plan->cancel = options->cancel;
     plan->indivisible = options->indivisible;
     plan->nonfinite = options->nonfinite;
     plan->positive_scales = options->positive_scales;

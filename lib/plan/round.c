@@ -151,6 +151,7 @@ static enum qplan_status take_file(struct qplan_plan *plan, const char *path,
                                    struct qplan_error *err)
 {
     struct qp_digests found;
+    plan->hessians.cancel = plan->cancel;
     QP_TRY(qp_hessians_open(&plan->hessians, path, err));
     QP_TRY(qp_hessians_digest(&plan->hessians, &plan->making.hessians, &plan->arena, &found, err));
     plan->making.hessians = found;

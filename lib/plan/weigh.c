@@ -161,7 +161,7 @@ static enum qplan_status keep_digests(struct qplan_plan *plan,
 enum qplan_status qp_plan_weigh(struct qplan_plan *plan, const struct qplan_plan_options *options,
                                 struct qplan_error *err)
 {
-    struct qp_importance importance = {.n_entries = 0};
+    struct qp_importance importance = {.cancel = plan->cancel};
     bool is_wanted = plan->n_quantized == 0 || options->hessian; /* which may take its place */
     for (size_t i = 0; i < plan->n_tensors; i++)
         is_wanted |= takes_weights(&plan->tensors[i]);
@@ -196,7 +196,7 @@ static enum qplan_status weigh_documented(struct qplan_plan *plan,
 enum qplan_status qp_plan_weigh_document(struct qplan_plan *plan, const char *const *paths,
                                          size_t n, struct qplan_error *err)
 {
-    struct qp_importance importance = {.n_entries = 0};
+    struct qp_importance importance = {.cancel = plan->cancel};
     bool is_wanted = false;
     if (n == 0)
         return QPLAN_OK;

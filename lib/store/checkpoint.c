@@ -6,6 +6,7 @@
 
 #include "formats/record.h"
 #include "kernels/dtypes/f32/f32.h"
+#include "kernels/kernel.h"
 #include "lib/base/alloc.h"
 #include "lib/base/check.h"
 #include "lib/base/text.h"
@@ -128,6 +129,30 @@ static enum qplan_status read_factor(const struct qp_listing *listing, struct qp
                    "bad factor: expected a finite number above 0, found %s", found);
 }
 
+/* The numbers for the inputs of a layer are such that these can be divided by them. */
+static enum qplan_status check_inputs(const struct qp_listing *listing, const struct qp_tensor *t,
+                                      struct qplan_error *err)
+{
+    const struct qp_work_kernels *f32 = qp_source_kernels(QPLAN_F32, QPLAN_ISA_BEST)->work;
+    char subject[512], found[QP_F64_TEXT];
+    unsigned char bytes[sizeof(float)];
+    float value;
+    for (unsigned i = 0; i < t->n_parts; i++) {
+        const struct qplan_entry *entry = t->parts[i].entry;
+        const struct qp_storage_row *row = qp_storage_row((enum qplan_storage)entry->storage);
+        if (!t->parts[i].is_input || !row->is_source)
+            continue;
+        QP_TRY(listing->read(listing, entry, 0, bytes, row->bits / 8, err));
+        f32->load(row->dtype, 1, bytes, &value);
+        if (value > 0 && value <= FLT_MAX)
+            continue;
+        qp_format_f64(found, (double)value);
+        return qp_fail(err, QPLAN_ERR_INVALID, qp_listing_subject(subject, listing, entry),
+                       "bad scale of inputs: expected a finite number above 0, found %s", found);
+    }
+    return QPLAN_OK;
+}
+
 /* No weights that some tool has quantized pass for tensors of their own. */
 static enum qplan_status check_others(const struct qp_listing *listing, const struct quantized *q,
                                       struct qplan_error *err)
@@ -155,6 +180,7 @@ static enum qplan_status read_quantized(struct qplan_checkpoint *c, struct quant
         QP_TRY(claim_parts(listing, q, &q->list[i], err));
         QP_TRY(check_calibrator(c, &q->list[i], err));
         QP_TRY(read_factor(listing, &q->list[i], err));
+        QP_TRY(check_inputs(listing, &q->list[i], err));
     }
     if (c->format->may_omit_zeros)
         QP_TRY(check_zeros(listing, q, err));

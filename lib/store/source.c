@@ -270,6 +270,7 @@ static enum qplan_status open_folder(struct qp_source *source, struct qplan_erro
     QP_TRY(take_warnings(source, err));
     QP_TRY(qp_config_read(&source->config, path, QP_CONFIG_NAME, err));
     source->listing.config = source->config ? &source->config->tree : NULL;
+    source->listing.is_folder = true;
     source->listing.read = read_listed;
     QP_TRY(open_files(source, err));
     return read_description(source, err);

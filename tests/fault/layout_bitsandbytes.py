@@ -221,6 +221,19 @@ class Layout(layout_folder.Layout):
             yield Fault(f"Q17-twice-{twice}", edit_text(f'"{other}"', f'"{twice}": true, "{other}"'),
                         ("config.json", twice))
         yield from self.claims_of_method(s, "compressed-tensors")
+        if s.values:
+            yield from self.claims_of_4bit(s)
+
+    def claims_of_4bit(self, s):
+        """config.json says of all weights what each says of itself."""
+        nested = getattr(s, "nested", False)
+        kind = s.values.lower()
+        for key, values in {
+                "bnb_4bit_quant_type": [v for v in ("nf4", "fp4", "", "NF4", 4, None, []) if v != kind],
+                "bnb_4bit_use_double_quant": [not nested, "true", 0, 1, None, []]}.items():
+            for i, value in enumerate(values):
+                yield Fault(f"Q17-{key}-{i}", set_config(f"{CONFIG}/{key}", value),
+                            (words("config.json"), key, self.file.name))
 
     def claims_of_both(self):
         def set_order(file):
@@ -236,6 +249,9 @@ class Layout(layout_folder.Layout):
             yield self.start_as("nf4-other", fault)
         for fault in self.claims_of_nested():
             yield self.start_as("double-other", fault)
+        for scheme in ("double", "double-other"):
+            for fault in self.claims_of_4bit(self.schemes[scheme]):
+                yield self.start_as(scheme, fault)
         for fault in (*self.claims_of_own_nested(), *self.claims_of_values(), *self.claims_of_states()):
             yield self.start_as("double", fault)
 

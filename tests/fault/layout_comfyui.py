@@ -112,6 +112,7 @@ class Layout(layout_qplan.Layout):
     with_wrong_parts = ("int8", "int8-other", "tensor", "tensor-other", "fp8", "fp8-other", "mxfp8",
                         "mxfp8-other", "nvfp4", "nvfp4-other", "old-other", "old-f32-other", "header-other",
                         "header-nvfp4-other")
+    inputs, with_inputs = (".input_scale", ".scale_input"), ("int8-other", "old-other")
     sidecars = ("l.1.w.weight_scale",)
     unrecorded = (tensor("l.0.w.weight"), words("not recorded")), ALL
     schemes = {**dict(both(Marked, int8={}, tensor={"grain": ("t",)}, **BLOCKS)),
@@ -286,7 +287,7 @@ class Layout(layout_qplan.Layout):
                 file.tensors[name] = file.tensors.pop(OLD_MARK)
             return spoil
 
-        yield "input", put("l.0.w.scale_input", "F32", (7,), bytes(28)), HONEST
+        yield "input", put("l.0.w.scale_input", "F32", (7,), bytes(28)), OTHER_SOURCE
         yield "stray", put("l.1.w.scale_weight", "F32", (), bytes(4)), ALL
         yield "other-type", put(OLD_MARK, "F8_E5M2", (2,), bytes(2)), ALL
         for name in ("l.1.scaled_fp8", "l.0.w.x.scaled_fp8"):

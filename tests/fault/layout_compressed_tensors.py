@@ -11,11 +11,15 @@ from dataclasses import dataclass
 import layout_folder
 import model
 from expect import tensor, words
-from layout_folder import (CONFIG, Stored, both, drop_config, edit_text, pack_words, set_text,
+from layout_folder import (CONFIG, Stored, both, drop_config, edit_text, pack_words, set_config,
                            transposed)
 from layout_qplan import ALL, OTHER_SOURCE, Fault, clean, word
 
-WEIGHTS = "config_groups/group_0/weights"
+GROUP = "config_groups/group_0"
+WEIGHTS = GROUP + "/weights"
+ALL_FORMATS = ("dense", "fakequant", "marlin-24", "sparse-bitmask", "pack-quantized", "int-quantized",
+               "naive-quantized", "float-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized",
+               "mxfp8-quantized")
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,12 @@ class File(layout_folder.FolderFile):
                          "kv_cache_scheme": None, "global_compression_ratio": None}}
 
 
+def mixed(file):
+    """Of groups that are stored in several ways each says its own."""
+    file.config[CONFIG]["config_groups"]["group_0"]["format"] = file.config[CONFIG]["format"]
+    file.config[CONFIG]["format"] = "mixed-precision"
+
+
 GROUPS, ASYM = {"grain": ("g", 4)}, {"symmetric": False}
 FP8 = {"values": "F8E4M3", "as_bytes": True}
 FP4 = {"values": "F4E2M1", "bits": 4}
@@ -121,9 +131,15 @@ FLOATS = tuple(name + end for name in ("fp8", "fp8-tensor", "fp8-block", *BLOCKS
 class Layout(layout_folder.Layout):
     name, method, base, file = "compressed-tensors", "compressed-tensors", "int8", File
     need_layout_2 = ("int3",)
+    inputs = ".input_scale", ".input_zero_point", ".input_global_scale"
+    with_inputs = "w8a8-other", "nvfp4-other"
     spoiled = ("int8", "int8-other", "int4-asym", "int4-asym-other", "w8a8-other")
-    lean = {"int4-asym": {"no-config": set_text(False)},
-            "int8-other": {key: drop_config(f"{CONFIG}/{WEIGHTS}/{key}")
+    lean = {"w8a8-other": {"naive": set_config(f"{CONFIG}/format", "naive-quantized")},
+            "int8-other": {"targets": set_config(f"{CONFIG}/{GROUP}/targets", ["re:.*[.]w$"]),
+                           "class": set_config(f"{CONFIG}/{GROUP}/targets", ["Conv2d", "Linear"]),
+                           "format": drop_config(f"{CONFIG}/format"),
+                           "mixed": mixed,
+                           "no-format": set_config(f"{CONFIG}/{GROUP}/format", None)} | {key: drop_config(f"{CONFIG}/{WEIGHTS}/{key}")
                            for key in ("num_bits", "type", "symmetric", "strategy", "group_size")},
             "int4-asym-other": {key: drop_config(f"{CONFIG}/{WEIGHTS}/{key}")
                                 for key in ("type", "strategy", "actorder")}}
@@ -222,7 +238,18 @@ class Layout(layout_folder.Layout):
             "strategy": ["tensor", "block", "token", "tensor_group", "attn_head", "", "Group", 1, [],
                          "channel" if group_size else "group"],
             "actorder": ["group"],
+            "dynamic": [True, "local", "false", 0, 1, []],
         }
+        formats = [f for f in ALL_FORMATS if f != s.format and not (
+            s.as_bytes and f == "naive-quantized")] + ["", "x", s.format.upper(), 7, True, [], {}]
+        yield from self.wrong_values({
+            "format": [*formats, None, "mixed-precision"],
+            f"{GROUP}/targets": [[], ["Conv2d"], ["Conv1d", "Conv3d"], [1], [None], "Linear", 1, {}, None],
+            f"{GROUP}/input_activations": ["x", 1, True, []],
+            f"{GROUP}/output_activations": ["x", 1, True, []]})
+        for i, value in enumerate((*formats, "mixed-precision")):
+            yield Fault(f"Q17-own-format-{i}", set_config(f"{CONFIG}/{GROUP}/format", value),
+                        (self.in_config,))
         if group_size:
             yield Fault("Q17-group_size-gone", drop_config(f"{CONFIG}/{WEIGHTS}/group_size"),
                         ("config.json", "group_size", "found none"))

@@ -180,7 +180,24 @@ class Layout(layout_qplan.Layout):
             for fault in (*self.claims_of_config(s), *self.claims_of_keys(s)):
                 yield self.start_as(scheme, fault)
         yield from self.claims_of_both()
+        yield from self.claims_of_layouts()
         yield from bad_texts()
+
+    def claims_of_layouts(self):
+        """What speaks of another layout besides, and nothing that speaks of this one."""
+        def mark(file):
+            file.tensors["lm_head.comfy_quant"] = ("F32", (2,), bytes(8))
+
+        def claim(file):
+            file.meta["_quantization_metadata"] = '{"format_version":"1.0","layers":{}}'
+
+        two = ("config.json", words("two layouts"), self.name)
+        yield Fault("Q17-layout-mark", mark, two)
+        yield Fault("Q17-layout-claim", claim, two)
+        if self.name != "mlx":
+            yield Fault("Q17-layout-mlx", set_config("quantization", {"group_size": 64, "bits": 4}), two)
+        if self.honest().records:
+            yield Fault("Q17-config-deleted", set_text(False), (words("config.json is missing"),))
 
     def wrong_values(self, wrong):
         """Faults of members of config.json, from a list of values for each path."""

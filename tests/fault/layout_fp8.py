@@ -5,7 +5,7 @@ block of 128 by 128. Scales that are powers of two are in rows_powers.py.
 import layout_folder
 import model
 from expect import tensor, words
-from layout_folder import CONFIG, Stored, both, drop_config, edit_text, nest, set_config, set_text
+from layout_folder import CONFIG, Stored, both, drop_config, edit_text, nest, set_config
 from layout_qplan import ALL, OTHER_SOURCE, Fault, clean, word
 
 
@@ -34,8 +34,9 @@ class File(layout_folder.FolderFile):
 class Layout(layout_folder.Layout):
     name, method, base, file = "fp8", "fp8", "fp8", File
     need_layout_2 = ("fp8",)
+    inputs, with_inputs = (".activation_scale", ".input_scale"), ("fp8-other",)
     with_wrong_parts = spoiled = ("fp8", "fp8-other")
-    lean = {"fp8": {"nested": nest, "no-config": set_text(False)},
+    lean = {"fp8": {"nested": nest},
             "fp8-other": {"float": set_config(f"{CONFIG}/scale_fmt", "float"),
                           **{key: drop_config(f"{CONFIG}/{key}") for key in
                              ("fmt", "activation_scheme", "modules_to_not_convert")}}}

@@ -5,7 +5,7 @@ byte for each 16 of them, and weight_scale_2 is the factor of all these.
 import layout_folder
 import model
 from expect import words
-from layout_folder import CONFIG, Stored, both, drop_config, edit_text, nest, set_config, set_text
+from layout_folder import CONFIG, Stored, both, drop_config, edit_text, nest, set_config
 from layout_qplan import OTHER_SOURCE, Fault, clean, word
 
 GROUP = "config_groups/group_0/weights"
@@ -40,8 +40,9 @@ class File(layout_folder.FolderFile):
 class Layout(layout_folder.Layout):
     name, method, base, file = "modelopt", "modelopt", "nvfp4", File
     need_layout_2 = ("nvfp4",)
+    inputs, with_inputs = (".input_scale",), ("nvfp4-other",)
     with_wrong_parts = spoiled = ("nvfp4", "nvfp4-other")
-    lean = {"nvfp4": {"nested": nest, "no-config": set_text(False)},
+    lean = {"nvfp4": {"nested": nest},
             "nvfp4-other": {"active": set_config(f"{CONFIG}/quant_algo", "NVFP4"),
                             "no-numbers": set_config(f"{CONFIG}/{GROUP}", {}),
                             **{key: drop_config(f"{CONFIG}/{key}") for key in

@@ -116,6 +116,7 @@ class Layout:
     lean = {}                           # by scheme: changes after which a file means the same
     valued = ()                         # the schemes whose values are spoiled; () = all
     need_layout_2 = ("int3", "uint4-bias", "scale-e8m0", "scale-f8e4m3", "f8e4m3", "nf4")
+    inputs, with_inputs = (), ()        # what a layer has for its inputs, and schemes that have it
     sidecars, orphans = (), ()          # names of stray parts: of nothing, and refused for it
     unrecorded = (tensor("w_scale"), words("quantized weights")), ALL
     schemes = {

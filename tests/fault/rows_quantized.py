@@ -15,7 +15,7 @@ import model
 from bench import INPUT, OUTPUT
 from expect import shape, tensor, words
 from layout_folder import PLAIN
-from layout_qplan import BAD_SCALES, HONEST, ONLY_PROOF, OTHER_SOURCE, READ, Fault
+from layout_qplan import ALL, BAD_SCALES, HONEST, ONLY_PROOF, OTHER_SOURCE, READ, Fault
 from layouts import LAYOUTS
 from st import ckpt, f32
 from table import accept, add, case
@@ -171,6 +171,35 @@ def wrong_parameters(layout, file):
             yield Fault(f"Q9-{where}-{value}", lambda f, i=i, v=value: layout.set_zero(f, i, v),
                         (tensor(file.parts["zero"]), words(f"bad zero point of set {i}\\b"),
                          words(f"found {value}$")))
+
+
+# --- Q18: numbers for the inputs of a layer, which no record speaks of ---
+
+
+def wrong_inputs(layout, file):
+    """Engines divide inputs by them; a layer with others than such numbers is none."""
+    def put(name, *stored):
+        def spoil(file):
+            file.tensors[name] = stored
+        return spoil
+
+    for suffix in layout.inputs if not file.records else ():
+        name = file.stem + suffix
+        is_zero = suffix.endswith("_zero_point")
+        good = ("I8", b"\x80") if is_zero else ("F32", f32(0.5))
+        for dims in ((), (1,)):
+            yield Fault(f"Q18-{suffix[1:]}-{len(dims)}", put(name, good[0], dims, good[1]), (), HONEST)
+        for dtype in WIDTH:
+            one = bytes(WIDTH[dtype] - 1) + b"\x3f"    # above 0 in every float type
+            is_right = dtype[0] in "IU" if is_zero else dtype in ("F32", "F16", "BF16")
+            yield Fault(f"Q18-{suffix[1:]}-{dtype}", put(name, dtype, (1,), one),
+                        () if is_right else (tensor(name), words("inputs|axes")),
+                        HONEST if is_right else ALL)
+        for what, value in BAD_SCALES.items() if not is_zero else ():
+            yield Fault(f"Q18-{suffix[1:]}-{what}", put(name, "F32", (1,), f32(value)),
+                        (tensor(name), words("bad scale of inputs")))
+        yield Fault(f"Q18-{suffix[1:]}-two", put(name, "F32", (2,), f32(1, 1)),
+                    (tensor(name), words("not in the source")), OTHER_SOURCE)
 
 
 # --- Q15: parameters that the recorded calibrator does not choose ---
@@ -480,6 +509,9 @@ for layout in LAYOUTS:
         add(f"Q18-{layout.name}-text", spoiled_text(layout))
     for scheme in layout.with_wrong_parts:
         for fault in wrong_parts(layout, layout.honest(scheme)):
+            add_fault(layout, scheme, fault)
+    for scheme in layout.with_inputs:
+        for fault in wrong_inputs(layout, layout.honest(scheme)):
             add_fault(layout, scheme, fault)
     for fault in (*layout.claims(), *wrong_others(layout, layout.honest())):
         add_fault(layout, layout.base, fault)

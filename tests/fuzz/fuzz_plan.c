@@ -86,7 +86,8 @@ static void require_same_again(const struct qplan_plan *plan)
 {
     struct qplan_plan *again;
     struct text first = written(plan);
-    const struct qplan_document document = {"again", first.data, first.n, NULL, 0, NULL, 0};
+    const struct qplan_document document = {
+        .name = "again", .text = first.data, .n_bytes = first.n};
     require(qplan_plan_read(&again, the_checkpoint(), &document, NULL) == QPLAN_OK);
     struct text second = written(again);
     require(first.n == second.n && memcmp(first.data, second.data, first.n) == 0);
@@ -101,7 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct qplan_plan *plan;
     struct qplan_error err;
-    const struct qplan_document document = {"input", (const char *)data, size, NULL, 0, NULL, 0};
+    const struct qplan_document document = {
+        .name = "input", .text = (const char *)data, .n_bytes = size};
     enum qplan_status status = qplan_plan_read(&plan, the_checkpoint(), &document, &err);
     if (status == QPLAN_OK)
         require_same_again(plan);

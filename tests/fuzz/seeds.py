@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the first inputs of the fuzz targets that take files: corpus/quantized, corpus/op_file, and
-by seeds_folder.py corpus/folder and corpus/config.
+by seeds_folder.py corpus/folder and corpus/config, by seeds_importance.py corpus/importance.
 
     seeds.py                      write them
     seeds.py --check [--replay P] compare with the disk; and what P, fuzz-replay-quantized, says of
@@ -27,6 +27,7 @@ import cases
 import container
 import contract
 import seeds_folder
+import seeds_importance
 
 META = ["meta format pt", "meta qplan.layout 1", "meta qplan.numerics 1"]
 META_2 = ["meta format pt", "meta qplan.layout 2", "meta qplan.numerics 1"]
@@ -458,7 +459,7 @@ def everything():
     files |= {"op_file/" + name: text_of(lines) for name, lines in code_cases().items()}
     with open(os.path.join(DATA, "ops", "embedding_bag-own-empty-rows.safetensors"), "rb") as f:
         files["op_file/raw-bag"] = b"raw\n" + f.read()
-    return files | seeds_folder.everything()
+    return files | seeds_folder.everything() | seeds_importance.everything()
 
 
 def path_of(file):

@@ -235,11 +235,13 @@ def check_inputs(qplan, golden, folder):
     encoded = stored.read(golden / "encoded")
     decoded = stored.read(golden / "decoded.safetensors")
     made = with_config(golden / "encoded", folder / "with-inputs", without_dtype)
-    one, two = stored.Stored("F32", (1,), bytes(4)), stored.Stored("F32", (2,), bytes(8))
+    one, two = stored.packed("F32", np.ones(1)), stored.Stored("F32", (2,), bytes(8))
+    zero = stored.Stored("I8", (1,), b"\x80")
     layers = [name.removesuffix(".weight") for name, tensor in decoded.items()
               if encoded.get(name) != tensor and name.endswith(".weight")]
     kept = {f"{layers[0]}.{INPUTS[golden.parent.name][0]}": two, "norm.input_scale": one}
-    more = {f"{layer}.{part}": one for layer in layers for part in INPUTS[golden.parent.name]}
+    more = {f"{layer}.{part}": zero if part.endswith("_zero_point") else one
+            for layer in layers for part in INPUTS[golden.parent.name]}
     for index in made.glob("*.index.json"):
         index.unlink()
     stored.write(made / "model.safetensors", {**encoded, **more, **kept})

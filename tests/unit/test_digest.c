@@ -19,7 +19,7 @@ static void expect_digest(const char *path, const char *expected)
     struct qplan_error err;
     struct qp_file file;
     OK(qp_file_open(&file, path, &err), &err);
-    OK(qp_digest_file(&digest, &file, &err), &err);
+    OK(qp_digest_file(&digest, &file, NULL, &err), &err);
     qp_file_close(&file);
     assert_string_equal(digest.text, expected);
 }
@@ -85,7 +85,7 @@ static void a_file_that_became_shorter_is_an_error(void **state)
     write_file(path_of("short"), "0123456789", 10);
     OK(qp_file_open(&file, path_of("short"), &err), &err);
     write_file(path_of("short"), "0123", 4);
-    assert_int_equal(qp_digest_file(&digest, &file, &err), QPLAN_ERR_IO);
+    assert_int_equal(qp_digest_file(&digest, &file, NULL, &err), QPLAN_ERR_IO);
     assert_non_null(strstr(err.message, "became shorter"));
     qp_file_close(&file);
 }

@@ -47,9 +47,9 @@ static enum qplan_status told(const struct bytes *b, size_t n)
     struct text text = {NULL, 0};
     const char *path = in_folder(&folder, "imatrix");
     write_file(path, b->data, n);
-    const enum qplan_status status = qplan_importance_write_text(path, text_add, &text, &err);
+    const enum qplan_status status = qplan_importance_write_text(path, NULL, text_add, &text, &err);
     if (n >= 9 && b->data[8] != '{')
-        assert_int_equal(qplan_importance_is_imatrix(path), status == QPLAN_OK);
+        assert_int_equal(qplan_importance_is_imatrix(path, NULL), status == QPLAN_OK);
     text_free(&text);
     return status;
 }
@@ -69,7 +69,7 @@ enum { OF_U32 = 4, OF_STRING = 8, OF_ARRAY = 9 };
 /* One weight of two channels; 0, NULL and {0} are what an honest file has. */
 struct gguf {
     uint32_t version, alignment, value_type, array_type, n_dims, tensor_type;
-    uint64_t n_tensors, n_in_array, dims[4], counts_dims, offset;
+    uint64_t n_tensors, n_in_array, dims[4], counts_dims, offset, counts_offset, n_in_tail;
     const char *type, *sums, *counts;
     float value;
 };
@@ -110,13 +110,42 @@ static struct bytes gguf_of(const struct gguf *g)
     add_u64(&b, g->n_in_array ? g->n_in_array : 1);
     add_text(&b, "of.text");
     add_tensor(&b, g->sums ? g->sums : "a.in_sum2", g, g->dims[0] ? g->dims : usual, g->offset);
-    add_tensor(&b, g->counts ? g->counts : "a.counts", &(struct gguf){.n_dims = 0}, counts, 8);
+    add_tensor(&b, g->counts ? g->counts : "a.counts", &(struct gguf){.n_dims = 0}, counts,
+               g->counts_offset ? g->counts_offset : 8);
     while (b.n % 8 != 0)
         add(&b, "", 1);
     add_f32(&b, g->value != 0 ? g->value : 1);
     add_f32(&b, 4);
     add_f32(&b, 2);
+    for (uint64_t i = 0; i < g->n_in_tail; i++)
+        add(&b, "", 1);
     return b;
+}
+
+/* A stop that was asked for before it began. */
+static void reading_stops_when_asked_to(void **state)
+{
+    const struct bytes b = gguf_of(&(struct gguf){.version = 3});
+    const volatile sig_atomic_t now = 1, never = 0;
+    const char *path = in_folder(&folder, "stopped");
+    struct text text = {NULL, 0};
+    (void)state;
+    write_file(path, b.data, b.n);
+    OK(qplan_importance_write_text(path, &never, text_add, &text, &err), &err);
+    assert_int_equal(qplan_importance_write_text(path, &now, text_add, &text, &err),
+                     QPLAN_ERR_CANCELLED);
+    assert_true(qplan_importance_is_imatrix(path, &never));
+    assert_false(qplan_importance_is_imatrix(path, &now));
+    text_free(&text);
+}
+
+/* The last tensor ends at a multiple of the alignment, or where its values do. */
+static void the_last_tensor_may_be_filled_up(void **state)
+{
+    const struct bytes b = gguf_of(&(struct gguf){.n_in_tail = 4});
+    (void)state;
+    OK(told(&b, b.n), &err);
+    OK(told(&b, b.n - 4), &err);
 }
 
 static void every_prefix_of_gguf_is_refused(void **state)
@@ -153,9 +182,17 @@ static void claims_of_gguf_are_refused(void **state)
         {{.dims = {1 << 20, 1}}, "larger than the file"},
         {{.counts = "b.counts"}, "sums without counts"},
         {{.counts = "a.count"}, "sums without counts"},
-        {{.counts_dims = 2}, "not as many counts"},
-        {{.offset = UINT64_MAX}, "ends"},
-        {{.offset = 8}, "ends"},
+        {{.counts_dims = 2, .n_in_tail = 4}, "not as many counts"},
+        {{.counts = "a.in_sum2"}, "'a.in_sum2': it is there twice"},
+        {{.sums = "b.in_sum"}, "'a.counts': counts without sums"},
+        {{.offset = UINT64_MAX}, "offset of 'a.in_sum2': expected 0, found 18446744073709551615"},
+        {{.offset = 8}, "offset of 'a.in_sum2': expected 0, found 8"},
+        {{.counts_offset = 4}, "offset of 'a.counts': expected 8, found 4"},
+        {{.counts_offset = 16}, "offset of 'a.counts': expected 8, found 16"},
+        {{.alignment = 16}, "offset of 'a.counts': expected 16, found 8"},
+        {{.dims = {3, 1}}, "offset of 'a.counts': expected 16, found 8"},
+        {{.n_in_tail = 5}, "bytes behind its end"},
+        {{.n_in_tail = 8}, "bytes behind its end"},
         {{.value = -1}, "expected a finite number"},
         {{.value = NAN}, "expected a finite number"},
         {{.value = INFINITY}, "expected a finite number"},
@@ -169,7 +206,8 @@ static void claims_of_gguf_are_refused(void **state)
 
 static void other_tensors_of_gguf_are_nothing(void **state)
 {
-    const struct bytes b = gguf_of(&(struct gguf){.sums = "in_sum2", .n_dims = 1});
+    const struct bytes b =
+        gguf_of(&(struct gguf){.sums = "in_sum2", .counts = ".counts", .n_dims = 1});
     (void)state;
     OK(told(&b, b.n), &err);
 }
@@ -234,7 +272,8 @@ static void claims_of_dat_are_refused(void **state)
         {{.calls = -1}, "neither GGUF"},
         {{.columns = -1}, "neither GGUF"},
         {{.value = -1}, "expected a finite number"},
-        {{.again = true, .columns_again = 3}, "'a'"},
+        {{.again = true, .columns_again = 2}, "'a': it is there twice"},
+        {{.again = true, .columns_again = 3}, "'a': it is there twice"},
         {{.end = "\xff\xff\xff\xff"}, "bytes behind its end"},
         {{.end = "\xff\xff\xff\xff\xff\xff\xff\xff"}, "neither GGUF"},
         {{.end = "1234\xff\xff\xff\xff"}, "neither GGUF"},
@@ -247,14 +286,6 @@ static void claims_of_dat_are_refused(void **state)
     struct bytes longer = dat_of(&(struct dat){.value = 1});
     add(&longer, "x", 1);
     refused(&longer, "behind its end");
-}
-
-/* Sums of the same channels are added; without calls they are what they are. */
-static void a_weight_may_be_there_twice(void **state)
-{
-    const struct bytes b = dat_of(&(struct dat){.value = 1, .again = true, .columns_again = 2});
-    (void)state;
-    OK(told(&b, b.n), &err);
 }
 
 /* ---- safetensors -------------------------------------------------------------------------------
@@ -274,17 +305,19 @@ static void vectors_are_floats_of_one_axis(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         write_checkpoint(path, NULL, &rows[i], 1);
-        assert_int_equal(qplan_importance_write_text(path, text_add, &text, &err),
+        assert_int_equal(qplan_importance_write_text(path, NULL, text_add, &text, &err),
                          QPLAN_ERR_INVALID);
-        assert_false(qplan_importance_is_imatrix(path));
+        assert_false(qplan_importance_is_imatrix(path, NULL));
     }
     write_checkpoint(path, NULL, &good, 1);
-    OK(qplan_importance_write_text(path, text_add, &text, &err), &err);
+    OK(qplan_importance_write_text(path, NULL, text_add, &text, &err), &err);
     write_file(path, "\x02\0\0\0\0\0\0\0{", 9); /* cut behind the mark */
-    assert_int_equal(qplan_importance_write_text(path, text_add, &text, &err), QPLAN_ERR_INVALID);
-    assert_false(qplan_importance_is_imatrix(in_folder(&folder, "none")));
-    assert_int_equal(qplan_importance_write_text(in_folder(&folder, "none"), text_add, &text, &err),
-                     QPLAN_ERR_IO);
+    assert_int_equal(qplan_importance_write_text(path, NULL, text_add, &text, &err),
+                     QPLAN_ERR_INVALID);
+    assert_false(qplan_importance_is_imatrix(in_folder(&folder, "none"), NULL));
+    assert_int_equal(
+        qplan_importance_write_text(in_folder(&folder, "none"), NULL, text_add, &text, &err),
+        QPLAN_ERR_IO);
     text_free(&text);
 }
 
@@ -345,12 +378,13 @@ static void names_of_llama_cpp_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reading_stops_when_asked_to),
+        cmocka_unit_test(the_last_tensor_may_be_filled_up),
         cmocka_unit_test(every_prefix_of_gguf_is_refused),
         cmocka_unit_test(claims_of_gguf_are_refused),
         cmocka_unit_test(other_tensors_of_gguf_are_nothing),
         cmocka_unit_test(every_prefix_of_dat_is_refused),
         cmocka_unit_test(claims_of_dat_are_refused),
-        cmocka_unit_test(a_weight_may_be_there_twice),
         cmocka_unit_test(vectors_are_floats_of_one_axis),
         cmocka_unit_test(names_of_llama_cpp_are_found),
     };

@@ -86,7 +86,7 @@ static enum qplan_status convert(const char *format, struct qplan_error *err)
 
 static enum qplan_status show_importance(const char *path, struct qplan_error *err)
 {
-    return qplan_importance_write_text(path, ignore, NULL, err);
+    return qplan_importance_write_text(path, NULL, ignore, NULL, err);
 }
 
 /* ---- Layouts -----------------------------------------------------------------------------------

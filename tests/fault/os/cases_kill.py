@@ -8,6 +8,7 @@ import fcntl
 import os
 import random
 import signal
+import struct
 import time
 
 import checkpoint
@@ -306,6 +307,23 @@ def pipe_that_nobody_reads_from(bench):
         stop_waiting(bench, str(args), args, stdout=write_end)
     os.close(read_end)
     os.close(write_end)
+
+
+@case("I5-importance", needs="preload")
+def stop_importance(bench):
+    """At whichever read of a file of importance the signal comes."""
+    name, n = b"a.weight", checkpoint.SMALL["a.weight"][1][1]
+    bench.write("i", struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii", 1, n) +
+                struct.pack("<f", 1) * n)
+    for args in (("inspect", "i"),
+                 ("quantize", "--dry-run", "--dtype", "int8", "--calibrate", "mse", "--importance",
+                  "i", INPUT)):
+        good = bench.run(*args, fault="call=pread,n=0")
+        bench.exits("undisturbed", good, 0)
+        for n in range(1, good.counts[0] + 1):
+            for stop, number in STOPS.items():
+                result = bench.run(*args, fault=f"call=pread,n={n},mode={stop}")
+                bench.exits(f"{args[0]} {stop} at pread {n}", result, 128 + number)
 
 
 @case("I5-operator", needs="preload")
