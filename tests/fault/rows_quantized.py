@@ -173,7 +173,7 @@ def wrong_parameters(layout, file):
                          words(f"found {value}$")))
 
 
-# --- Q18: numbers for the inputs of a layer, which no record speaks of ---
+# --- Q19: numbers for the inputs of a layer, which no record speaks of ---
 
 
 def wrong_inputs(layout, file):
@@ -188,17 +188,17 @@ def wrong_inputs(layout, file):
         is_zero = suffix.endswith("_zero_point")
         good = ("I8", b"\x80") if is_zero else ("F32", f32(0.5))
         for dims in ((), (1,)):
-            yield Fault(f"Q18-{suffix[1:]}-{len(dims)}", put(name, good[0], dims, good[1]), (), HONEST)
+            yield Fault(f"Q19-{suffix[1:]}-{len(dims)}", put(name, good[0], dims, good[1]), (), HONEST)
         for dtype in WIDTH:
             one = bytes(WIDTH[dtype] - 1) + b"\x3f"    # above 0 in every float type
             is_right = dtype[0] in "IU" if is_zero else dtype in ("F32", "F16", "BF16")
-            yield Fault(f"Q18-{suffix[1:]}-{dtype}", put(name, dtype, (1,), one),
+            yield Fault(f"Q19-{suffix[1:]}-{dtype}", put(name, dtype, (1,), one),
                         () if is_right else (tensor(name), words("inputs|axes")),
                         HONEST if is_right else ALL)
         for what, value in BAD_SCALES.items() if not is_zero else ():
-            yield Fault(f"Q18-{suffix[1:]}-{what}", put(name, "F32", (1,), f32(value)),
+            yield Fault(f"Q19-{suffix[1:]}-{what}", put(name, "F32", (1,), f32(value)),
                         (tensor(name), words("bad scale of inputs")))
-        yield Fault(f"Q18-{suffix[1:]}-two", put(name, "F32", (2,), f32(1, 1)),
+        yield Fault(f"Q19-{suffix[1:]}-two", put(name, "F32", (2,), f32(1, 1)),
                     (tensor(name), words("not in the source")), OTHER_SOURCE)
 
 
