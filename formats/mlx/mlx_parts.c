@@ -54,6 +54,7 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
 static const struct qp_refusal refusals[] = {
     {NULL, ".kv_b_proj.", "mlx-lm divides kv_b_proj of MLA by heads, and quantizes it anew"},
     {QP_CONV1D_TYPES, ".h.#.", "mlx-lm turns the weights of Conv1D"},
+    {"gpt_oss", ".experts.gate_up_proj", "mlx-lm loads gate and up of gpt_oss by themselves"},
     {"llama4_text", ".experts.", "mlx-lm knows no experts in text models of llama4"},
     {"granitemoe granitemoehybrid granitemoeshared", ".block_sparse_moe.experts.",
      "mlx-lm loads the experts of such a model in one tensor, not one by one"},
