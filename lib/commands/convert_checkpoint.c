@@ -192,7 +192,6 @@ _Static_assert(sizeof(struct buffers) <= sizeof(union qp_any_buffers), "the buff
 static void carve_buffers(struct qp_carve *carve, size_t tile_bytes, const struct qp_job *job,
                           void *buffers)
 {
-    (void)job;
     struct buffers *b = buffers;
     (void)job;
     b->room = qp_take(carve, QP_PART_ROOM(tile_bytes, 1));
