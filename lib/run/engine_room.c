@@ -18,16 +18,9 @@
 /* Where values are turned, tiles grow up to this, and hold as many rows as fit. */
 #define TURNED_BYTES ((size_t)8 << 20)
 
-/* Whether values lie in columns of the source, or codes that they are decoded from do. */
-static bool is_decoded_turned(const struct qp_plan_tensor *t)
-{
-    const struct qp_tensor *encoded = t->source->encoded;
-    return encoded && qp_part_is_turned(qp_tensor_part(encoded, QP_CODES));
-}
-
 bool qp_is_read_turned(const struct qp_plan_tensor *t)
 {
-    return qp_is_turned(t->source) || is_decoded_turned(t);
+    return qp_is_turned(t->source) || qp_values_need_hold(t->source);
 }
 
 /* There is room for the parameters of a set for so many bytes of a tile. */
@@ -149,7 +142,7 @@ void qp_engine_want(struct qp_engine *e, const struct qp_plan_tensor *t)
         return;
     if (qp_writes(&e->context))
         e->holds |= qp_part_is_turned(qp_tensor_part(&t->result, QP_CODES));
-    e->decodes_turned |= is_decoded_turned(t);
+    e->decodes_turned |= qp_values_need_hold(t->source);
     want_states(e, t);
 }
 

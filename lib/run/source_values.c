@@ -28,6 +28,11 @@ void qp_values_carve(struct qp_carve *carve, size_t tile_bytes, struct qp_value_
     room->hold_bytes = 0;
 }
 
+bool qp_values_need_hold(const struct qp_tensor *tensor)
+{
+    return tensor->encoded && qp_part_is_turned(qp_tensor_part(tensor->encoded, QP_CODES));
+}
+
 void qp_values_carve_hold(struct qp_carve *carve, size_t tile_bytes, struct qp_value_room *room)
 {
     room->hold_bytes = tile_bytes / 2; /* elements have 2 bytes, and codes mostly 4 bits */
@@ -91,8 +96,7 @@ enum qplan_status qp_values_decode(const struct qp_values *v, uint64_t elem, uin
     return QPLAN_OK;
 }
 
-/* ---- Excerpts
- * -------------------------------------------------------------------------------------
+/* ---- Excerpts ----------------------------------------------------------------------------------
  */
 
 /* Elements of the tensors of an excerpt, one behind the other. */

@@ -21,6 +21,10 @@ struct qp_value_room {
 /* Takes the room for decoding tile_bytes / 8 elements at a time, without one for a hold. */
 void qp_values_carve(struct qp_carve *carve, size_t tile_bytes, struct qp_value_room *room);
 
+/* Whether a plain tensor is decoded from codes that go down its columns: held, they are read once.
+ */
+bool qp_values_need_hold(const struct qp_tensor *tensor);
+
 /* Takes the room to hold turned parts, as packed as they are, of what a tile is read from. */
 void qp_values_carve_hold(struct qp_carve *carve, size_t tile_bytes, struct qp_value_room *room);
 

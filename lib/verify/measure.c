@@ -327,8 +327,7 @@ enum qplan_status qp_measure_pairs(struct qp_pair *pairs, size_t n, const struct
         pairs[i].result = (struct qp_measure){
             .max_abs = -1, .weight_unit = pairs[i].weights ? pairs[i].weights->unit : 0};
         e->compare.decodes |= !qp_is_verbatim(pairs[i].source);
-        e->decodes_turned |= pairs[i].source->encoded &&
-                             qp_part_is_turned(qp_tensor_part(pairs[i].source->encoded, QP_CODES));
+        e->decodes_turned |= qp_values_need_hold(pairs[i].source);
         e->compare.holds |=
             pairs[i].file->scheme && qp_part_is_turned(qp_tensor_part(pairs[i].file, QP_CODES));
     }
