@@ -9,9 +9,10 @@
 #include "lib/base/check.h"
 
 /*
- * A band of several rows is best read and written whole, even if it leaves that cache: some of its
- * columns at a time are as many reads and writes as it has rows, most of them of parts of a page.
- * Tiles grow up to BAND_BYTES for a band. Of a larger one they hold QP_APART_BYTES, some columns.
+ * A band of several rows is best read and written whole, even if it leaves the second-level cache:
+ * some of its columns at a time are as many reads and writes as it has rows, most of them of parts
+ * of a page. Tiles grow up to BAND_BYTES for a band. Of a larger one they hold QP_APART_BYTES, some
+ * columns.
  */
 #define BAND_BYTES ((uint64_t)8 << 20)
 
@@ -101,16 +102,14 @@ static void attach_lane(void *buffers, struct qp_lane *lane)
     ((struct qp_unit_buffers *)buffers)->lane = lane;
 }
 
-/* Rows that are written together, if anything is. */
 uint64_t qp_engine_tall_rows(const struct qp_engine *e, const struct qp_plan_tensor *t)
 {
     return qp_writes(&e->context) ? qp_tall_rows(&t->result) : 0;
 }
 
 /*
- * Sets that a strip in pieces has at the most where their states are large: as many as have so many
- * bytes, but columns are cut no finer than words of codes are, and rows no finer than words that go
- * down them.
+ * Of sets whose states are large a strip in pieces has as many as have so many bytes, but columns
+ * are cut no finer than words of codes are, and rows no finer than words that go down them.
  */
 #define LARGE_BYTES ((uint64_t)2 << 20)
 
