@@ -12,6 +12,9 @@
 #include "lib/store/news.h"
 #include "lib/store/side.h"
 
+struct qp_tree;
+struct qp_tree_value;
+
 struct qp_plan_tensor {
     const struct qp_tensor *source;
     const struct qp_calibrator *calibrator; /* NULL = the tensor is kept */
@@ -109,9 +112,7 @@ void qp_plan_settle_making(struct qplan_plan *plan);
 /* Puts the digests of files that tensors are made with in the plan document, if there are any. */
 void qp_plan_put_inputs(struct qp_writer *w, const struct qp_making *making);
 
-/* Reads them; NULL = there are none. */
-struct qp_tree;
-struct qp_tree_value;
+/* Reads these digests from a plan document; a value of NULL is of none. */
 enum qplan_status qp_plan_read_inputs(const struct qp_tree *tree, const struct qp_tree_value *value,
                                       struct qp_arena *arena, struct qp_making *making);
 

@@ -13,6 +13,8 @@
 #include "lib/run/stored.h"
 #include "measure.h"
 
+struct qplan_plan;
+
 /* What a file may have been made with besides its source. */
 struct qp_made_with {
     const struct qp_importance *importance; /* NULL = none is known */
@@ -25,7 +27,6 @@ struct qp_made_with {
  * one, else the data, of which those come first by which its record says that it was made. INVALID
  * if they are not for it.
  */
-struct qplan_plan;
 enum qplan_status qp_find_weights(struct qp_pair *pairs, size_t n, const struct qplan_plan *plan,
                                   const struct qp_made_with *with, struct qp_arena *arena,
                                   struct qplan_error *err);
