@@ -55,21 +55,6 @@ static enum qplan_status check_making(const struct qplan_checkpoint *checkpoint,
                    : QPLAN_OK;
 }
 
-/* The share that the file says was added to a diagonal; another one is INVALID. */
-static enum qplan_status take_damp(const struct qp_making *recorded, double given, double *damp,
-                                   struct qplan_error *err)
-{
-    const double usual = recorded->hessians.n ? recorded->hessian_damp : QPLAN_HESSIAN_DAMP;
-    char expected[QP_F64_TEXT], found[QP_F64_TEXT];
-    *damp = given > 0 ? given : usual;
-    if (*damp == usual || !recorded->hessians.n)
-        return QPLAN_OK;
-    qp_format_f64(expected, usual);
-    qp_format_f64(found, given);
-    return qp_fail(err, QPLAN_ERR_INVALID, "hessian-damp",
-                   "not the share that was used: expected %s, found %s", expected, found);
-}
-
 /*
  * Reads what the file was made with besides its source. What is computed again needs the very files
  * that its metadata name; errors may be weighted by any.
@@ -85,7 +70,7 @@ static enum qplan_status read_data(const struct qplan_inspect_options *o,
                                   .hessians = o->hessian ? &data->hessians : NULL};
     QP_TRY(qp_importance_read(&data->importance, o->importance, o->n_importance,
                               &expected->importance, err));
-    QP_TRY(take_damp(expected, o->hessian_damp, &with->hessian_damp, err));
+    QP_TRY(qp_plan_take_damp(expected, o->hessian_damp, &with->hessian_damp, err));
     if (!o->hessian)
         return QPLAN_OK;
     QP_TRY(qp_hessians_open(&data->hessians, o->hessian, err));

@@ -32,6 +32,20 @@ void qp_plan_settle_making(struct qplan_plan *plan)
     making->saturates = plan->nonfinite == QPLAN_NONFINITE_SATURATE && plan->n_quantized > 0;
 }
 
+enum qplan_status qp_plan_take_damp(const struct qp_making *recorded, double given, double *damp,
+                                    struct qplan_error *err)
+{
+    const double usual = recorded->hessians.n ? recorded->hessian_damp : QPLAN_HESSIAN_DAMP;
+    char expected[QP_F64_TEXT], found[QP_F64_TEXT];
+    *damp = given > 0 ? given : usual;
+    if (*damp == usual || !recorded->hessians.n)
+        return QPLAN_OK;
+    qp_format_f64(expected, usual);
+    qp_format_f64(found, given);
+    return qp_fail(err, QPLAN_ERR_INVALID, "hessian-damp",
+                   "not the share that was used: expected %s, found %s", expected, found);
+}
+
 /* ---- Writing --------------------------------------------------------------------------------- */
 
 static void put_digests(struct qp_writer *w, const char *key, const struct qp_digests *digests)

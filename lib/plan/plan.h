@@ -106,6 +106,13 @@ enum qplan_status qp_plan_weigh_document(struct qplan_plan *plan, const char *co
 enum qplan_status qp_plan_round_document(struct qplan_plan *plan, const char *path, double damp,
                                          struct qplan_error *err);
 
+/*
+ * The share that is added to the diagonals of Hessians: what is given, of which 0 is the usual.
+ * What is recorded beside Hessians comes first: INVALID if another one is given.
+ */
+enum qplan_status qp_plan_take_damp(const struct qp_making *recorded, double given, double *damp,
+                                    struct qplan_error *err);
+
 /* Forgets what the output would say of its making but no tensor has to do with. */
 void qp_plan_settle_making(struct qplan_plan *plan);
 

@@ -173,28 +173,13 @@ enum qplan_status qp_plan_round(struct qplan_plan *plan, const struct qplan_plan
         qp_advise(err, QPLAN_ADVICE_HESSIAN);
         return QPLAN_ERR_USAGE;
     }
-    plan->making.hessian_damp =
-        options->hessian_damp > 0 ? options->hessian_damp : QPLAN_HESSIAN_DAMP;
+    QP_TRY(
+        qp_plan_take_damp(&plan->making, options->hessian_damp, &plan->making.hessian_damp, err));
     QP_TRY(take_file(plan, options->hessian, err));
     QP_TRY(check_names(plan, err));
     if (options->importance_required && count_missing(plan) > 0)
         return fail_missing(plan, err);
     return replace_missing(plan, options->n_importance > 0, err);
-}
-
-/* The damp is that of the document, if that names one. */
-static enum qplan_status take_damp(struct qplan_plan *plan, double damp, struct qplan_error *err)
-{
-    struct qp_making *making = &plan->making;
-    char expected[QP_F64_TEXT], found[QP_F64_TEXT];
-    if (making->hessians.n == 0)
-        making->hessian_damp = damp > 0 ? damp : QPLAN_HESSIAN_DAMP;
-    if (!(damp > 0) || damp == making->hessian_damp)
-        return QPLAN_OK;
-    qp_format_f64(expected, making->hessian_damp);
-    qp_format_f64(found, damp);
-    return qp_fail(err, QPLAN_ERR_INVALID, "hessian-damp",
-                   "not the share that was used: expected %s, found %s", expected, found);
 }
 
 enum qplan_status qp_plan_round_document(struct qplan_plan *plan, const char *path, double damp,
@@ -205,6 +190,6 @@ enum qplan_status qp_plan_round_document(struct qplan_plan *plan, const char *pa
     if (!is_any_rounded(plan))
         return qp_fail(err, QPLAN_ERR_INVALID, "hessian",
                        "no tensor of the plan is calibrated by it: expected ldlq");
-    QP_TRY(take_damp(plan, damp, err));
+    QP_TRY(qp_plan_take_damp(&plan->making, damp, &plan->making.hessian_damp, err));
     return take_file(plan, path, err);
 }
