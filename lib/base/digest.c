@@ -11,7 +11,6 @@
 #include <nettle/version.h>
 #include <string.h>
 
-#define PREFIX  "sha256:"
 #define N_BYTES SHA256_DIGEST_SIZE
 #define BUFFER  ((size_t)256 << 10)
 
@@ -19,8 +18,8 @@ static const char digits[] = "0123456789abcdef";
 
 static void put_text(struct qp_digest *out, const unsigned char bytes[N_BYTES])
 {
-    char *at = out->text + sizeof PREFIX - 1;
-    memcpy(out->text, PREFIX, sizeof PREFIX);
+    char *at = out->text + sizeof QP_DIGEST_PREFIX - 1;
+    memcpy(out->text, QP_DIGEST_PREFIX, sizeof QP_DIGEST_PREFIX);
     for (size_t i = 0; i < N_BYTES; i++) {
         *at++ = digits[bytes[i] >> 4];
         *at++ = digits[bytes[i] & 15];
@@ -69,8 +68,8 @@ enum qplan_status qp_digest_file(struct qp_digest *out, const struct qp_file *fi
 
 bool qp_digest_read(struct qp_digest *out, const char *text, size_t n)
 {
-    const size_t n_prefix = sizeof PREFIX - 1;
-    if (n != QP_DIGEST_TEXT - 1 || memcmp(text, PREFIX, n_prefix) != 0)
+    const size_t n_prefix = sizeof QP_DIGEST_PREFIX - 1;
+    if (n != QP_DIGEST_TEXT - 1 || memcmp(text, QP_DIGEST_PREFIX, n_prefix) != 0)
         return false;
     for (size_t i = n_prefix; i < n; i++) {
         if (!text[i] || !strchr(digits, text[i]))

@@ -7,8 +7,9 @@
 #include "arena.h"
 #include "io.h"
 
-/* "sha256:" and 64 hexadecimal digits in lower case, with a NUL. */
-#define QP_DIGEST_TEXT 72
+/* This and 64 hexadecimal digits in lower case are the text of a digest, with a NUL. */
+#define QP_DIGEST_PREFIX "sha256:"
+#define QP_DIGEST_TEXT   72
 
 struct qp_digest {
     char text[QP_DIGEST_TEXT];

@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX "sha256:"
-
 void qp_plan_settle_making(struct qplan_plan *plan)
 {
     struct qp_making *making = &plan->making;
@@ -55,7 +53,7 @@ static void put_digests(struct qp_writer *w, const char *key, const struct qp_di
     qp_json_key(w, key);
     qp_json_open(w, '[');
     for (size_t i = 0; i < digests->n; i++)
-        qp_json_put_str(w, digests->list[i].text + strlen(PREFIX));
+        qp_json_put_str(w, digests->list[i].text + strlen(QP_DIGEST_PREFIX));
     qp_json_close(w, ']');
 }
 
@@ -92,7 +90,7 @@ static enum qplan_status read_digests(const struct qp_tree *tree, const char *ke
     const struct qp_tree_value *element = qp_tree_first(value);
     for (uint32_t i = 0; i < value->n; i++, element = qp_tree_next(element)) {
         const char *digits = qp_tree_text(tree, element);
-        (void)snprintf(text, sizeof text, PREFIX "%s", digits ? digits : "");
+        (void)snprintf(text, sizeof text, QP_DIGEST_PREFIX "%s", digits ? digits : "");
         if (!qp_digest_read(&digest, text, strlen(text)))
             return qp_tree_bad(tree, key, expected, digits);
         QP_TRY(qp_digests_add(out, &digest, arena, tree->err));
