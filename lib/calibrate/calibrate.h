@@ -45,13 +45,13 @@ struct qp_set_params {
 };
 
 /*
- * Tensors that a tool gives one factor of their scales, by the last word of their names. Where one
- * of them is missing, each has its own.
+ * Tensors that are loaded as one, by the last word of their names. Where a tool gives such one
+ * factor of their scales and one of them is missing, each has its own.
  */
-#define QP_FUSED_NAMES 4
+#define QP_MOST_KIN 4
 
-struct qp_fused {
-    const char *names[QP_FUSED_NAMES];
+struct qp_kin_names {
+    const char *names[QP_MOST_KIN];
     const char *parent; /* what the word before ends with; NULL = any */
 };
 
@@ -119,7 +119,7 @@ struct qp_calibrator {
      * one together, ended by a row without names; NULL = those that the layout says.
      */
     float (*factor)(enum qplan_dtype dtype, float most);
-    const struct qp_fused *fused;
+    const struct qp_kin_names *kin;
 };
 
 /* Passes over elements of so many bytes. */

@@ -98,7 +98,7 @@ static bool makes(const struct qplan_scheme *scheme)
 }
 
 /* What it loads as one: words before are "self_attn", "mlp" and such. */
-static const struct qp_fused fused[] = {
+static const struct qp_kin_names kin[] = {
     {{"q_proj", "k_proj", "v_proj"}, "attn"},
     {{"q_proj", "k_proj", "v_proj"}, "attention"},
     {{"wq_a", "wkv_a_with_mqa"}, "attn"},
@@ -115,5 +115,5 @@ const struct qp_calibrator qp_recipe_llm_compressor_blocks = {
     .encode = encode,
     .makes = makes,
     .factor = factor,
-    .fused = fused,
+    .kin = kin,
 };

@@ -16,7 +16,7 @@
 
 /* What vLLM and SGLang fuse. Of experts they compare all projections of all, so that a name between
  * the prefix and the end is not asked for. */
-static const struct qp_fused kinds[] = {
+static const struct qp_kin_names kinds[] = {
     {{"q_proj", "k_proj", "v_proj"}, NULL},
     {{"query", "key", "value"}, NULL},
     {{"wq", "wk", "wv"}, NULL},
@@ -32,12 +32,12 @@ static const struct qp_fused kinds[] = {
 /* ---- Names -------------------------------------------------------------------------------------
  */
 
-static bool has_name(const struct qp_fused *row, const char *name, size_t n)
+static bool has_name(const struct qp_kin_names *row, const char *name, size_t n)
 {
     size_t i = 0;
-    while (i < QP_FUSED_NAMES && row->names[i] && !qp_text_is(name, n, row->names[i]))
+    while (i < QP_MOST_KIN && row->names[i] && !qp_text_is(name, n, row->names[i]))
         i++;
-    return i < QP_FUSED_NAMES && row->names[i];
+    return i < QP_MOST_KIN && row->names[i];
 }
 
 /* Whether the first n bytes of a name end with a text. */
@@ -62,11 +62,11 @@ static size_t last_word(const char *name, size_t n)
     return n;
 }
 
-bool qp_find_fused(const struct qp_tensor *t, const struct qp_fused *rows, struct qp_kin *out)
+bool qp_find_kin_by(const struct qp_tensor *t, const struct qp_kin_names *rows, struct qp_kin *out)
 {
     const size_t n = stem_of(t), at = last_word(t->name, n);
     *out = (struct qp_kin){.prefix = t->name, .n_prefix = at ? at - 1 : 0};
-    for (const struct qp_fused *row = rows; row->names[0]; row++, out->kind++) {
+    for (const struct qp_kin_names *row = rows; row->names[0]; row++, out->kind++) {
         if (n > 0 && has_name(row, t->name + at, n - at) &&
             (!row->parent || ends_with(t->name, out->n_prefix, row->parent)))
             return true;
@@ -76,7 +76,7 @@ bool qp_find_fused(const struct qp_tensor *t, const struct qp_fused *rows, struc
 
 bool qp_find_joined(const struct qp_tensor *t, struct qp_kin *out)
 {
-    return qp_find_fused(t, kinds, out);
+    return qp_find_kin_by(t, kinds, out);
 }
 
 bool qp_find_kin(const struct qp_tensor *t, struct qp_kin *out)
@@ -154,7 +154,7 @@ static enum qplan_status fail_divided(const struct qplan_plan *plan, const struc
     (void)qp_escape(prefix, sizeof prefix, first->kin.prefix, first->kin.n_prefix);
     qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown, "the family %s%s",
             prefix, first->kin.n_prefix ? "." : "");
-    for (size_t i = 0; i < QP_FUSED_NAMES && names[i]; i++)
+    for (size_t i = 0; i < QP_MOST_KIN && names[i]; i++)
         qp_fail_more(err, "%s%s", i ? "," : "{", names[i]);
     qp_fail_more(err, "%s.weight is divided: ", names[0] ? "}" : "*");
     put_decision(err, first->tensor);

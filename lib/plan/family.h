@@ -25,7 +25,8 @@ bool qp_find_kin(const struct qp_tensor *tensor, struct qp_kin *out);
 bool qp_find_joined(const struct qp_tensor *tensor, struct qp_kin *out);
 
 /* Whether a tensor belongs to one of these rows, by its name: its kind is the number of the row. */
-bool qp_find_fused(const struct qp_tensor *tensor, const struct qp_fused *rows, struct qp_kin *out);
+bool qp_find_kin_by(const struct qp_tensor *tensor, const struct qp_kin_names *rows,
+                    struct qp_kin *out);
 
 /* An order in which the members of a family are neighbours: 0 for two of one family. */
 int qp_compare_kin(const struct qp_kin *a, const struct qp_kin *b);

@@ -195,8 +195,8 @@ static enum qplan_status run_job(struct engine *e, const struct qplan_run *run,
 /* Whether the layout wants one factor for a tensor and others, or its recipe has one for them. */
 static bool find_kin(const struct qp_plan_tensor *t, struct qp_kin *kin)
 {
-    const struct qp_fused *fused = t->calibrator->fused;
-    return fused ? qp_find_fused(t->source, fused, kin) : qp_find_joined(t->source, kin);
+    const struct qp_kin_names *rows = t->calibrator->kin;
+    return rows ? qp_find_kin_by(t->source, rows, kin) : qp_find_joined(t->source, kin);
 }
 
 static void add_items(struct engine *e)
@@ -225,17 +225,16 @@ static int by_factor(const void *a, const void *b)
 static bool are_joined(const struct item *a, const struct item *b)
 {
     return a->is_joined && b->is_joined &&
-           a->tensor->calibrator->fused == b->tensor->calibrator->fused &&
+           a->tensor->calibrator->kin == b->tensor->calibrator->kin &&
            qp_compare_kin(&a->kin, &b->kin) == 0;
 }
 
 /* Tools join the members of a family where all of them are there; engines join those that are. */
 static bool is_complete(const struct item *first, size_t n)
 {
-    const struct qp_fused *fused = first->tensor->calibrator->fused;
+    const struct qp_kin_names *rows = first->tensor->calibrator->kin;
     size_t wanted = 0;
-    while (first->is_joined && fused && wanted < QP_FUSED_NAMES &&
-           fused[first->kin.kind].names[wanted])
+    while (first->is_joined && rows && wanted < QP_MOST_KIN && rows[first->kin.kind].names[wanted])
         wanted++;
     return wanted == 0 || n == wanted;
 }
