@@ -321,7 +321,7 @@ static enum qplan_status order_tensors(struct qp_engine *e, const struct qplan_p
     return QPLAN_OK;
 }
 
-/* Runs an engine whose context says what for; notes are wanted where all is written. */
+/* All but the memory of an engine whose context says what for. */
 static enum qplan_status run_engine(struct qp_engine *e, const struct qplan_run *run,
                                     struct qp_run_notes *notes, struct qplan_error *err)
 {
@@ -329,11 +329,11 @@ static enum qplan_status run_engine(struct qp_engine *e, const struct qplan_run 
     const struct qp_outs *outs = e->context.outs;
     uint64_t total_bytes = 0;
     float *factors = NULL, *offsets = NULL;
-    const bool rounds = e->context.roles == QP_ALL_ROLES;
+    const bool writes_all = e->context.roles == QP_ALL_ROLES;
     enum qplan_status status = order_tensors(e, plan, &total_bytes, err);
     struct qp_job_ops ops = qp_engine_room(e);
     ops.step = step;
-    if (status == QPLAN_OK && rounds)
+    if (status == QPLAN_OK && writes_all)
         status = qp_ldlq_check(plan, run, err);
     if (status == QPLAN_OK && e->context.roles != QP_SETS)
         status = qp_find_factors(&factors, plan, NULL, run, err);
@@ -346,11 +346,11 @@ static enum qplan_status run_engine(struct qp_engine *e, const struct qplan_run 
         status = qp_write_factors(factors, plan, outs, err);
     if (status == QPLAN_OK && outs)
         status = qp_write_offsets(offsets, plan, outs, err);
-    if (status == QPLAN_OK && e->context.roles == QP_ALL_ROLES)
+    if (status == QPLAN_OK && writes_all)
         status = qp_write_constants(plan, outs, err);
     if (status == QPLAN_OK)
         status = qp_job_run(&e->job, &ops, run, total_bytes, err);
-    if (status == QPLAN_OK && rounds)
+    if (status == QPLAN_OK && writes_all)
         status = qp_ldlq_run(plan, outs, factors, run, notes, err);
     qp_free(factors);
     qp_free(offsets);
@@ -358,42 +358,42 @@ static enum qplan_status run_engine(struct qp_engine *e, const struct qplan_run 
     return status;
 }
 
-enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
-                               enum qp_roles roles, const struct qplan_run *run,
-                               struct qp_run_notes *notes, struct qplan_error *err)
+/* Runs what a context says; notes are wanted where something is written, else NULL. */
+static enum qplan_status run_context(const struct qp_unit_context *context,
+                                     const struct qplan_run *run, struct qp_run_notes *notes,
+                                     struct qplan_error *err)
 {
     struct qp_engine *e = qp_alloc(1, sizeof *e);
     if (!e)
         return qp_fail_memory(err, "job", sizeof *e);
-    e->context = (struct qp_unit_context){
-        .plan = plan, .outs = outs, .device = qp_device_of(run), .roles = roles};
+    e->context = *context;
     const enum qplan_status status = run_engine(e, run, notes, err);
-    notes->fewer_threads = e->job.n_ran != e->job.n_workers;
+    if (notes)
+        notes->fewer_threads = e->job.n_ran != e->job.n_workers;
     qp_free(e);
     return status;
+}
+
+enum qplan_status qp_run_units(const struct qplan_plan *plan, const struct qp_outs *outs,
+                               enum qp_roles roles, const struct qplan_run *run,
+                               struct qp_run_notes *notes, struct qplan_error *err)
+{
+    const struct qp_unit_context context = {
+        .plan = plan, .outs = outs, .device = qp_device_of(run), .roles = roles};
+    return run_context(&context, run, notes, err);
 }
 
 enum qplan_status qp_measure_units(const struct qplan_plan *plan, struct qp_exact *errors,
                                    const struct qplan_run *run, struct qplan_error *err)
 {
-    struct qp_engine *e = qp_alloc(1, sizeof *e);
-    if (!e)
-        return qp_fail_memory(err, "job", sizeof *e);
-    e->context = (struct qp_unit_context){.plan = plan, .roles = QP_ERRORS, .errors = errors};
-    const enum qplan_status status = run_engine(e, run, NULL, err);
-    qp_free(e);
-    return status;
+    const struct qp_unit_context context = {.plan = plan, .roles = QP_ERRORS, .errors = errors};
+    return run_context(&context, run, NULL, err);
 }
 
 enum qplan_status qp_find_sets(const struct qplan_plan *plan, qp_sets_fn take, void *ctx,
                                const struct qplan_run *run, struct qplan_error *err)
 {
-    struct qp_engine *e = qp_alloc(1, sizeof *e);
-    if (!e)
-        return qp_fail_memory(err, "job", sizeof *e);
-    e->context =
-        (struct qp_unit_context){.plan = plan, .roles = QP_SETS, .take = take, .take_ctx = ctx};
-    const enum qplan_status status = run_engine(e, run, NULL, err);
-    qp_free(e);
-    return status;
+    const struct qp_unit_context context = {
+        .plan = plan, .roles = QP_SETS, .take = take, .take_ctx = ctx};
+    return run_context(&context, run, NULL, err);
 }
