@@ -1,5 +1,6 @@
 /*
- * kept.c - warnings of what stays plain and makes an output larger than its user may expect.
+ * kept.c - what is said of tensors that stay plain: warnings where they make an output larger than
+ * its user may expect, and the refusal where all of them do.
  */
 #include "lib/base/text.h"
 #include "lib/store/arrange.h"
@@ -8,6 +9,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+static const char *reason_of(const struct qp_plan_tensor *t)
+{
+    return t->reason ? t->reason : "kept";
+}
 
 /* Whether the values of a source are decoded from codes. */
 static bool is_decoded(const struct qp_tensor *source)
@@ -31,7 +37,7 @@ enum qplan_status qp_plan_warn_decoded(struct qplan_plan *plan, struct qplan_err
     }
     if (!first)
         return QPLAN_OK;
-    const char *why = first->reason ? first->reason : "kept";
+    const char *why = reason_of(first);
     char text[768], quoted[QP_QUOTED], reason[128];
     (void)snprintf(text, sizeof text,
                    "%" PRIu64 " quantized tensor%s decoded and not quantized again, the first is "
@@ -68,4 +74,38 @@ enum qplan_status qp_plan_warn_experts(struct qplan_plan *plan, struct qplan_err
                    plan->checkpoint->source.data_bytes);
     return qp_warn(&plan->warnings, &plan->arena, "experts-kept", plan->checkpoint->source.path,
                    message, err);
+}
+
+/* How many reasons are told. */
+#define MOST_REASONS 8u
+
+/* How many tensors are kept for a reason. */
+static size_t count_reason(const struct qplan_plan *plan, const char *reason)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        n += strcmp(reason_of(&plan->tensors[i]), reason) == 0;
+    return n;
+}
+
+enum qplan_status qp_plan_fail_kept(const struct qplan_plan *plan, struct qplan_error *err)
+{
+    const char *told[MOST_REASONS];
+    char shown[128];
+    unsigned n_told = 0;
+    qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
+            "nothing can be quantized in the layout %s: every tensor is kept", plan->format->name);
+    for (size_t i = 0; i < plan->n_tensors && n_told < MOST_REASONS; i++) {
+        const char *reason = reason_of(&plan->tensors[i]);
+        unsigned k = 0;
+        while (k < n_told && strcmp(told[k], reason) != 0)
+            k++;
+        if (k < n_told)
+            continue;
+        told[n_told++] = reason;
+        qp_fail_more(err, "%s%s (%zu)", k > 0 ? ", " : ": ",
+                     qp_escape(shown, sizeof shown, reason, strlen(reason)),
+                     count_reason(plan, reason));
+    }
+    return QPLAN_ERR_INVALID;
 }

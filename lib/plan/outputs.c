@@ -10,8 +10,6 @@
 #include "formats/record.h"
 #include "lib/base/alloc.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -396,45 +394,6 @@ static enum qplan_status check_model(const struct qplan_plan *plan, struct qplan
     return check_stacks(plan, err);
 }
 
-#define TOLD_REASONS 8u
-
-static const char *reason_of(const struct qp_plan_tensor *t)
-{
-    return t->reason ? t->reason : "kept";
-}
-
-/* How many tensors are kept for a reason. */
-static size_t count_reason(const struct qplan_plan *plan, const char *reason)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        n += strcmp(reason_of(&plan->tensors[i]), reason) == 0;
-    return n;
-}
-
-/* No tensor is quantized: the reasons, the first ones if there are many. */
-static enum qplan_status fail_all_kept(const struct qplan_plan *plan, struct qplan_error *err)
-{
-    const char *told[TOLD_REASONS];
-    char shown[128];
-    unsigned n_told = 0;
-    qp_fail(err, QPLAN_ERR_INVALID, plan->checkpoint->source.listing.shown,
-            "nothing can be quantized in the layout %s: every tensor is kept", plan->format->name);
-    for (size_t i = 0; i < plan->n_tensors && n_told < TOLD_REASONS; i++) {
-        const char *reason = reason_of(&plan->tensors[i]);
-        unsigned k = 0;
-        while (k < n_told && strcmp(told[k], reason) != 0)
-            k++;
-        if (k < n_told)
-            continue;
-        told[n_told++] = reason;
-        qp_fail_more(err, "%s%s (%zu)", k > 0 ? ", " : ": ",
-                     qp_escape(shown, sizeof shown, reason, strlen(reason)),
-                     count_reason(plan, reason));
-    }
-    return QPLAN_ERR_INVALID;
-}
-
 /* What engines load is a folder with a config.json, and something in it is quantized. */
 static enum qplan_status check_layout(const struct qplan_plan *plan, struct qplan_error *err)
 {
@@ -462,7 +421,7 @@ static enum qplan_status check_layout(const struct qplan_plan *plan, struct qpla
         return qp_fail(err, QPLAN_ERR_INVALID, shown,
                        "only a folder has files to copy: found a file");
     if (plan->format->fit && plan->n_quantized == 0)
-        return fail_all_kept(plan, err);
+        return qp_plan_fail_kept(plan, err);
     QP_TRY(check_model(plan, err));
     return check_schemes(plan, err);
 }

@@ -158,6 +158,9 @@ enum qplan_status qp_plan_warn_decoded(struct qplan_plan *plan, struct qplan_err
  * is asked for. MEMORY. */
 enum qplan_status qp_plan_warn_experts(struct qplan_plan *plan, struct qplan_error *err);
 
+/* Refuses a plan by which no tensor is quantized: with the reasons, or the first ones of many. */
+enum qplan_status qp_plan_fail_kept(const struct qplan_plan *plan, struct qplan_error *err);
+
 /* The stored tensors that stand for a tensor in the output: how many, and the i-th. */
 static inline unsigned qp_plan_n_outputs(const struct qp_plan_tensor *t)
 {
