@@ -46,11 +46,8 @@ static const struct fusing fusings[] = {
      ".mlp.experts.down_proj",
      ".mlp.experts.",
      {"gate_up_proj", NULL, "down_proj"}},
-    /* transformers has them fused in memory, and saves them expert by expert. */
-    {"afmoe cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe exaone_moe "
-     "flex_olmo glm4_moe glm4_moe_lite glm_moe_dsa hunyuan_v1_moe olmoe qwen2_moe qwen3_5_moe_text "
-     "qwen3_moe qwen3_next solar_open",
-     false, ".mlp.experts.gate_up_proj", ".mlp.experts.down_proj", ".mlp.experts.", PROJECTIONS},
+    {QP_FUSED_IN_MEMORY " qwen3_5_moe_text", false, ".mlp.experts.gate_up_proj",
+     ".mlp.experts.down_proj", ".mlp.experts.", PROJECTIONS},
     /* vLLM alone loads these. */
     {"granitemoe granitemoehybrid granitemoeshared", false, ".block_sparse_moe.input_linear.weight",
      ".block_sparse_moe.output_linear.weight", ".block_sparse_moe.experts.", PROJECTIONS},

@@ -13,6 +13,13 @@
 
 #define QP_MOST_FUSED 2
 
+/* Types of models that transformers has with gate and up of all experts in one tensor, and saves
+ * expert by expert. */
+#define QP_FUSED_IN_MEMORY                                                                         \
+    "afmoe cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe exaone_moe "        \
+    "flex_olmo glm4_moe glm4_moe_lite glm_moe_dsa hunyuan_v1_moe olmoe qwen2_moe qwen3_moe "       \
+    "qwen3_next solar_open"
+
 /* A tensor that engines want expert by expert. */
 struct qp_fused_experts {
     size_t n_prefix;    /* of its name, up to the experts */

@@ -4,6 +4,7 @@
 #include "mlx.h"
 
 #include "formats/build.h"
+#include "formats/experts.h"
 #include "lib/base/check.h"
 #include "lib/model/dtype.h"
 
@@ -42,13 +43,6 @@ static const char *fit(struct qplan_scheme *scheme, enum qplan_storage storage,
     return NULL;
 }
 
-/* Models that transformers has with gate and up of all experts in one tensor, and saves otherwise.
- * Where they can be stacked (experts.h) they are, and no tensor has such a name any more. */
-#define FUSED_IN_MEMORY                                                                            \
-    "afmoe cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe exaone_moe "        \
-    "flex_olmo glm4_moe glm4_moe_lite glm_moe_dsa hunyuan_v1_moe olmoe qwen2_moe qwen3_moe "       \
-    "qwen3_next solar_open"
-
 /* What mlx-lm makes something else of while it loads, which it does well with plain tensors only;
  * and it has no vision towers. */
 static const struct qp_refusal refusals[] = {
@@ -58,7 +52,9 @@ static const struct qp_refusal refusals[] = {
     {"llama4_text", ".experts.", "mlx-lm knows no experts in text models of llama4"},
     {"granitemoe granitemoehybrid granitemoeshared", ".block_sparse_moe.experts.",
      "mlx-lm loads the experts of such a model in one tensor, not one by one"},
-    {FUSED_IN_MEMORY, ".mlp.experts.gate_up_proj",
+    /* Those that can be stacked (experts.h) are, and have no such name any more. Of
+     * qwen3_5_moe_text mlx-lm takes gate and up apart itself. */
+    {QP_FUSED_IN_MEMORY, ".mlp.experts.gate_up_proj",
      "mlx-lm loads the experts of such a model one by one or stacked, not with gate and up in one "
      "tensor"},
     {NULL, "visual.", "mlx-lm has no vision towers"},
