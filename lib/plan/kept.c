@@ -2,9 +2,10 @@
  * kept.c - what is said of tensors that stay plain: warnings where they make an output larger than
  * its user may expect, and the refusal where all of them do.
  */
-#include "lib/base/text.h"
-#include "lib/store/arrange.h"
 #include "plan.h"
+
+#include "formats/experts.h"
+#include "lib/base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,6 +50,13 @@ enum qplan_status qp_plan_warn_decoded(struct qplan_plan *plan, struct qplan_err
                    plan->checkpoint->source.listing.shown, text, err);
 }
 
+/* Whether a tensor has all experts of a layer, which engines would load one by one. */
+static bool may_be_split(const struct qp_listing *listing, const struct qp_tensor *source)
+{
+    struct qp_fused_experts how;
+    return !qp_unsplit_experts(listing) && qp_find_fused_experts(listing, source, &how);
+}
+
 enum qplan_status qp_plan_warn_experts(struct qplan_plan *plan, struct qplan_error *err)
 {
     const struct qp_tensor *first = NULL;
@@ -58,7 +66,7 @@ enum qplan_status qp_plan_warn_experts(struct qplan_plan *plan, struct qplan_err
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const struct qp_plan_tensor *t = &plan->tensors[i];
         if (!t->reason || strcmp(t->reason, "3-D experts") != 0 ||
-            !qp_may_split(plan->checkpoint, t->source))
+            !may_be_split(&plan->checkpoint->source.listing, t->source))
             continue;
         first = first ? first : t->source;
         n_bytes += qp_tensor_bytes(t->source);

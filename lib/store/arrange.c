@@ -267,13 +267,6 @@ static enum qplan_status find_stack(const struct maker *m, const char *expert, c
     return name ? QPLAN_OK : out_of_memory(m);
 }
 
-bool qp_may_split(const struct qplan_checkpoint *checkpoint, const struct qp_tensor *t)
-{
-    const struct qp_listing *listing = &checkpoint->source.listing;
-    struct qp_fused_experts how;
-    return !qp_unsplit_experts(listing) && qp_find_fused_experts(listing, t, &how);
-}
-
 static enum qplan_status maybe_split(struct maker *m, const struct qp_tensor *t)
 {
     const struct qp_listing *listing = &m->checkpoint->source.listing;

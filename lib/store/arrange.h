@@ -36,9 +36,6 @@ enum qplan_status qp_arrange(struct qp_arranged *out, const struct qplan_checkpo
                              const struct qp_arrangement *wish, struct qplan_error *err);
 void qp_arranged_free(struct qp_arranged *arranged);
 
-/* Whether a tensor holds the experts of a layer, and could be split into them. */
-bool qp_may_split(const struct qplan_checkpoint *checkpoint, const struct qp_tensor *tensor);
-
 /* The tensor with this name, or NULL. */
 const struct qp_tensor *qp_arranged_find(const struct qp_arranged *arranged, const char *name,
                                          size_t n);
