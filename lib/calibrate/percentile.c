@@ -286,8 +286,6 @@ DEFINE_BELOW(64, qp_get64)
 
 #undef DEFINE_BELOW
 
-#define TOGETHER_BELOW 32768
-
 /* Values at a time. */
 #define TOGETHER_BELOW 32768
 
