@@ -19,7 +19,6 @@
 
 #include <float.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char absmax[] = ".absmax", map[] = ".quant_map", state[] = ".quant_state.";

@@ -11,7 +11,6 @@
 
 #include "kernels/dtypes/f8e4m3/f8e4m3.h"
 
-#include <float.h>
 #include <math.h>
 
 struct window {

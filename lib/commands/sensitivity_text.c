@@ -7,8 +7,6 @@
 #include "lib/base/json.h"
 #include "lib/base/pattern.h"
 
-#include <inttypes.h>
-
 static uint64_t elements_of(const struct qp_tensor *t)
 {
     uint64_t n = 0;

@@ -6,7 +6,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/io.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
