@@ -45,8 +45,8 @@ struct limits {
     bool nearest; /* its codes are the nearest ones */
     bool judges_ends;
     double above, below; /* how far minmax's may be from what it is by its type, as ratios */
-    double slack;        /* and in size */
-    double floor;        /* up to which a set may need a smaller scale than there is */
+    double slack;        /* how far besides, in size */
+    double floor;        /* up to this a set may need a smaller scale than there is */
     double of_zeros;     /* the scale of a set of zeros: stored as 1 */
 };
 
@@ -127,9 +127,9 @@ static void judge_set(struct judging *j, struct qp_pair *pair, const struct limi
 {
     struct qp_far far = {.n_sets = 1, .set = at, .found = s->size};
     const bool is_zero = s->lo == 0 && s->hi == 0;
+    /* That it decodes to zeros has been proven, or every method makes this scale of them. */
     if (is_zero && (l->nearest || s->size == l->of_zeros))
-        return; /* it decodes to zeros, which has been proven, or is what every method makes of them
-                 */
+        return;
     far.is_scale = !is_near(l, s, &far.least, &far.most);
     if (!far.is_scale && reaches(l, s, &far.least, &far.most))
         return;
