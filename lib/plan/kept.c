@@ -46,8 +46,8 @@ enum qplan_status qp_plan_warn_decoded(struct qplan_plan *plan, struct qplan_err
                    n, n == 1 ? " is" : "s are",
                    qp_quote(quoted, first->source->name, first->source->name_len),
                    qp_escape(reason, sizeof reason, why, strlen(why)), n_bytes);
-    return qp_warn(&plan->warnings, &plan->arena, "decoded-kept",
-                   plan->checkpoint->source.listing.shown, text, err);
+    return qp_warn(&plan->warnings, &plan->arena, "decoded-kept", plan->checkpoint->source.path,
+                   text, err);
 }
 
 /* Whether a tensor has all experts of a layer, which engines would load one by one. */

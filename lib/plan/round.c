@@ -79,17 +79,17 @@ static void list_missing(const struct qplan_plan *plan, struct qp_faults *faults
 static enum qplan_status warn_missing(struct qplan_plan *plan, size_t n, bool has_importance,
                                       struct qplan_error *err)
 {
-    const char *shown = plan->checkpoint->source.listing.shown;
+    const char *path = plan->checkpoint->source.path;
     const struct qp_calibrator *other =
         has_importance ? &qp_calibrate_mse[0] : &qp_calibrate_minmax;
     struct qplan_error list;
     struct qp_faults faults = {.err = &list};
-    qp_fail(&list, QPLAN_ERR_INVALID, shown,
+    qp_fail(&list, QPLAN_ERR_INVALID, path,
             "no Hessian is known of %zu tensor%s, rounded to the nearest codes by %s: ", n,
             n == 1 ? "" : "s", other->name);
     list_missing(plan, &faults);
     (void)qp_faults_end(&faults);
-    return qp_warn(&plan->warnings, &plan->arena, "hessian-missing", shown, list.message, err);
+    return qp_warn(&plan->warnings, &plan->arena, "hessian-missing", path, list.message, err);
 }
 
 static enum qplan_status fail_missing(const struct qplan_plan *plan, struct qplan_error *err)

@@ -122,8 +122,8 @@ enum qplan_status qp_plan_warn_small(struct qplan_plan *plan, struct qplan_error
                    "lose most, and have %" PRIu64 " of %" PRIu64 " elements",
                    n, n == 1 ? "" : "s", n == 1 ? "has" : "have",
                    qp_quote(quoted, first->source->name, first->source->name_len), few, all);
-    return qp_warn(&plan->warnings, &plan->arena, "small-tensors",
-                   plan->checkpoint->source.listing.shown, text, err);
+    return qp_warn(&plan->warnings, &plan->arena, "small-tensors", plan->checkpoint->source.path,
+                   text, err);
 }
 
 /* ---- Sets --------------------------------------------------------------------------------------
@@ -160,6 +160,6 @@ enum qplan_status qp_plan_warn_few(struct qplan_plan *plan, struct qplan_error *
         "far too much of them is clipped",
         n, n == 1 ? "" : "s", n == 1 ? "has" : "have",
         qp_quote(quoted, first->source->name, first->source->name_len), first->calibrator->name);
-    return qp_warn(&plan->warnings, &plan->arena, "few-values",
-                   plan->checkpoint->source.listing.shown, text, err);
+    return qp_warn(&plan->warnings, &plan->arena, "few-values", plan->checkpoint->source.path, text,
+                   err);
 }

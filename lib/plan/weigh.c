@@ -71,11 +71,11 @@ static enum qplan_status warn_missing(struct qplan_plan *plan,
                                       const struct qp_importance *importance, size_t n,
                                       struct qplan_error *err)
 {
-    const char *shown = plan->checkpoint->source.listing.shown;
+    const char *path = plan->checkpoint->source.path;
     const size_t n_unused = count_unused(plan, importance);
     struct qplan_error list;
     struct qp_faults faults = {.err = &list};
-    qp_fail(&list, QPLAN_ERR_INVALID, shown,
+    qp_fail(&list, QPLAN_ERR_INVALID, path,
             "no importance is known of %zu tensor%s, whose errors are not weighted", n,
             n == 1 ? "" : "s");
     if (n_unused > 0)
@@ -84,7 +84,7 @@ static enum qplan_status warn_missing(struct qplan_plan *plan,
     qp_fail_more(&list, ": ");
     list_missing(plan, &faults);
     (void)qp_faults_end(&faults);
-    return qp_warn(&plan->warnings, &plan->arena, "importance-missing", shown, list.message, err);
+    return qp_warn(&plan->warnings, &plan->arena, "importance-missing", path, list.message, err);
 }
 
 static enum qplan_status fail_missing(const struct qplan_plan *plan, struct qplan_error *err)
@@ -140,7 +140,7 @@ static enum qplan_status check_use(struct qplan_plan *plan, struct qplan_error *
     }
     return plan->n_quantized > 0
                ? qp_warn(&plan->warnings, &plan->arena, "importance-unused",
-                         plan->checkpoint->source.listing.shown,
+                         plan->checkpoint->source.path,
                          "a Hessian is known of every tensor: importance weighs none", err)
                : QPLAN_OK;
 }
