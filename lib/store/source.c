@@ -34,7 +34,12 @@ static enum qplan_status take_file(struct qp_source *source, struct qp_st *st,
         return status;
     }
     *source = (struct qp_source){
-        .listing = {st, 1, st->entries, st->n_entries, st->file.shown, NULL, NULL, read_listed},
+        .listing = {.files = st,
+                    .n_files = 1,
+                    .entries = st->entries,
+                    .n_entries = st->n_entries,
+                    .shown = st->file.shown,
+                    .read = read_listed},
         .files = st,
         .path = st->file.path,
         .n_bytes = st->file.size,
