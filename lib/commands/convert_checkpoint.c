@@ -87,6 +87,10 @@ static enum qplan_status fit_tensor(struct qplan_plan *plan, struct qp_plan_tens
         (source->is_flat || format->is_flat || !format->has_ragged_groups))
         return refuse(plan, source, "groups that divide the rows", NULL, err);
     QP_TRY(fit_scheme(plan, t, err));
+    /* With a bias other methods than minmax choose other scales. */
+    if (t->result.scheme->bias != source->scheme->bias && t->calibrator != &unknown &&
+        strcmp(t->calibrator->name, qp_calibrate_minmax.name) != 0)
+        t->calibrator = &unknown;
     t->result.is_flat = format->is_flat;
     t->result.variant = (uint8_t)format->variant(&t->result, &plan->options);
     const char *misfit = format->misfit ? format->misfit(&t->result) : NULL;

@@ -25,14 +25,14 @@ bool qp_may_be_negative(const struct qp_tensor *tensor)
 {
     struct qp_calibrator calibrator;
     const bool is_known = qp_calibrator_recorded(tensor->calibrate, tensor->scheme, &calibrator);
+    const bool either = is_known && calibrator.either_sign && !tensor->scheme->asymmetric;
     if (tensor->scheme->bias)
-        return !is_known || calibrator.codes;
+        return !is_known || calibrator.codes || either;
     if (tensor->scheme->nested) /* other tools let what is added be less than a scale is off */
         return !is_known;
     if (qplan_dtype_bits(tensor->scheme->scale_dtype) <= 8) /* these are numbers without a sign */
         return false;
-    return is_known && calibrator.either_sign && !tensor->scheme->asymmetric &&
-           (tensor->scheme->dtype == QPLAN_NF4 || !qp_is_of_largest(tensor));
+    return either && (tensor->scheme->dtype == QPLAN_NF4 || !qp_is_of_largest(tensor));
 }
 
 /*

@@ -33,7 +33,8 @@
  *    given, or nothing tells how they were chosen: a scale with its factor is at most 4 of
  *    minmax's, and 1/256 of it at the least where a value is clipped; codes with a bias stand for
  *    some values in the range of the source and 0, and those with a zero point, where a value is
- *    clipped, reach 1/256 of each end (window.c).
+ *    clipped, reach 1/256 of each end (window.c). And where most of its values are clipped, the
+ *    sum of squared errors is no more than that of the values; without a record half of it.
  *
  * Proven of the file:
  *  - Its metadata are those of the source as bytes, apart from the keys that qplan owns and
@@ -56,7 +57,7 @@
  *  - Without .strict (inspect with a source): that the file has all tensors and the metadata of the
  *    source, and something quantized. Only the tensors that were given are compared.
  */
-#include "proof.h"
+#include "prover.h"
 
 #include "formats/record.h"
 #include "lib/base/alloc.h"
@@ -65,20 +66,13 @@
 #include "recompute.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-struct prover {
-    struct qp_proof *proof;
-    size_t n_pairs;
-    bool failed;     /* err describes the first offence, if .strict */
-    bool impossible; /* what the file says it was made by cannot be done to the source */
-    struct qplan_error *err;
-};
-
 /* Only the first offence is described. */
-static void QP_PRINTF(3, 4) offend(struct prover *p, const char *subject, const char *fmt, ...)
+void qp_offend(struct qp_prover *p, const char *subject, const char *fmt, ...)
 {
     const bool first = !p->failed;
     p->failed = true;
@@ -102,7 +96,8 @@ static bool fits_source(const struct qp_tensor *t, const struct qp_tensor *sourc
 }
 
 /* A tensor that is not what the source has: an offence, or else the wrong source. */
-static enum qplan_status misfit(struct prover *p, const struct qp_tested *tested, const char *what)
+static enum qplan_status misfit(struct qp_prover *p, const struct qp_tested *tested,
+                                const char *what)
 {
     const struct qp_proof *proof = p->proof;
     const char *source = proof->source->source.listing.shown;
@@ -110,7 +105,7 @@ static enum qplan_status misfit(struct prover *p, const struct qp_tested *tested
     (void)qp_checkpoint_subject(subject, proof->file, tested->tensor);
     if (!proof->strict)
         return qp_fail(p->err, QPLAN_ERR_INVALID, subject, "%s %s", what, source);
-    offend(p, subject, "%s %s", what, source);
+    qp_offend(p, subject, "%s %s", what, source);
     return QPLAN_OK;
 }
 
@@ -120,7 +115,7 @@ static const struct qp_tensor *source_of_type(const struct qp_proof *proof,
 {
     if (!t->scheme || t->calibrate)
         return NULL;
-    const struct qp_tensor *source = qp_checkpoint_find(proof->source, t->name, t->name_len);
+    const struct qp_tensor *source = qp_arranged_find(&proof->sources, t->name, t->name_len);
     return source && t->storage != source->storage &&
                    qp_storage_row((enum qplan_storage)source->storage)->is_source
                ? source
@@ -151,7 +146,7 @@ static enum qplan_status take_types(struct qp_proof *proof, struct qplan_error *
 }
 
 /* Makes a pair of every tensor that has a partner in the source. */
-static enum qplan_status find_partners(struct prover *p)
+static enum qplan_status find_partners(struct qp_prover *p)
 {
     const struct qp_proof *proof = p->proof;
     for (size_t i = 0; i < proof->n_tested; i++) {
@@ -178,22 +173,22 @@ static bool is_unrecorded(const struct qp_pair *pair)
     return pair->file->scheme && !pair->file->calibrate;
 }
 
-static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
+static void offend_by_pair(struct qp_prover *p, const struct qp_pair *pair)
 {
     const struct qp_measure *m = &pair->result;
     const bool first = !p->failed;
     char subject[512], at[256], x[QP_F64_TEXT], y[QP_F64_TEXT], bound[QP_F64_TEXT];
     (void)qp_checkpoint_subject(subject, p->proof->file, pair->file);
     if (m->offences && !pair->file->scheme) {
-        offend(p, subject,
-               "a kept tensor differs from the source: expected byte %.0f, found %.0f at byte "
-               "%" PRIu64 " of the tensor, and %" PRIu64 " such bytes in all",
-               m->x, m->y, m->first, m->offences);
+        qp_offend(p, subject,
+                  "a kept tensor differs from the source: expected byte %.0f, found %.0f at byte "
+                  "%" PRIu64 " of the tensor, and %" PRIu64 " such bytes in all",
+                  m->x, m->y, m->first, m->offences);
     } else if (m->offences) {
         qp_format_f64(x, m->x);
         qp_format_f64(y, m->y);
         qp_format_f64(bound, m->bound);
-        offend(
+        qp_offend(
             p, subject,
             "outside the bound at %s: source %s, decoded %s, allowed error %s, and %" PRIu64
             " such elements in all%s",
@@ -205,8 +200,8 @@ static void offend_by_pair(struct prover *p, const struct qp_pair *pair)
         if (first && p->proof->strict && is_unrecorded(pair))
             qp_advise(p->err, QPLAN_ADVICE_UNRECORDED);
     } else {
-        offend(p, subject, "spare bits must be 0: found %" PRIu64 " rows where they are not",
-               m->bad_fill);
+        qp_offend(p, subject, "spare bits must be 0: found %" PRIu64 " rows where they are not",
+                  m->bad_fill);
     }
 }
 
@@ -230,7 +225,7 @@ static void format_element(char out[QP_F64_TEXT], const struct qplan_entry *entr
     }
 }
 
-static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair *pair)
+static enum qplan_status offend_by_bytes(struct qp_prover *p, const struct qp_pair *pair)
 {
     const struct qp_source *file = &p->proof->file->source;
     const struct qp_wrong *wrong = &pair->result.wrong;
@@ -240,17 +235,17 @@ static enum qplan_status offend_by_bytes(struct prover *p, const struct qp_pair 
     QP_TRY(qp_source_read(file, entry, wrong->elem * size, stored, size, p->err));
     format_element(computed, entry, wrong->computed);
     format_element(found, entry, stored);
-    offend(p, qp_listing_subject(subject, &file->listing, entry),
-           "not what %s gives for the source at %s: expected %s, found %s, and %" PRIu64
-           " such bytes in all",
-           pair->file->calibrate,
-           qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, wrong->elem), computed,
-           found, wrong->n_bytes);
+    qp_offend(p, qp_listing_subject(subject, &file->listing, entry),
+              "not what %s gives for the source at %s: expected %s, found %s, and %" PRIu64
+              " such bytes in all",
+              pair->file->calibrate,
+              qp_format_coordinates(at, sizeof at, entry->shape, entry->rank, wrong->elem),
+              computed, found, wrong->n_bytes);
     return QPLAN_OK;
 }
 
 /* Parameters that cannot be computed again, and are not near what the source needs. */
-static void offend_by_far(struct prover *p, const struct qp_pair *pair)
+static void offend_by_far(struct qp_prover *p, const struct qp_pair *pair)
 {
     const struct qp_far *far = &pair->result.far;
     const struct qp_part *part = qp_tensor_part(pair->file, QP_SCALE);
@@ -263,36 +258,60 @@ static void offend_by_far(struct prover *p, const struct qp_pair *pair)
         part = qp_tensor_part(pair->file, qp_tensor_part(pair->file, QP_BIAS) ? QP_BIAS : QP_ZERO);
     (void)qp_listing_subject(subject, &p->proof->file->source.listing, part->entry);
     if (far->is_scale)
-        offend(p, subject,
-               "far from what the source needs in set %" PRIu64
-               ": expected a scale of a size from %s to %s, found %s, and %" PRIu64
-               " such sets in all",
-               far->set, least, most, a, far->n_sets);
+        qp_offend(p, subject,
+                  "far from what the source needs in set %" PRIu64
+                  ": expected a scale of a size from %s to %s, found %s, and %" PRIu64
+                  " such sets in all",
+                  far->set, least, most, a, far->n_sets);
     else
-        offend(p, subject,
-               "far from what the source needs in set %" PRIu64
-               ": expected codes for %s to %s, found codes for %s to %s, and %" PRIu64
-               " such sets in all",
-               far->set, a, b, least, most, far->n_sets);
+        qp_offend(p, subject,
+                  "far from what the source needs in set %" PRIu64
+                  ": expected codes for %s to %s, found codes for %s to %s, and %" PRIu64
+                  " such sets in all",
+                  far->set, a, b, least, most, far->n_sets);
+}
+
+/*
+ * Whether most values of a tensor are clipped, and so little is left of them that its parameters
+ * cannot be what somebody has chosen: sets may each be near enough, and all of them no use.
+ */
+static bool is_noise(const struct qp_pair *pair)
+{
+    const struct qp_wide_sums *sums = &pair->result.sums;
+    if (!pair->file->scheme || pair->computed || sums->x2.value == 0 ||
+        pair->result.clipped <= qp_entry_elements(pair->source->entry) / 2)
+        return false;
+    const struct qp_scaled lost = qp_scaled_ratio(sums->e2, sums->x2);
+    return ldexp(lost.value, lost.exponent) > (is_unrecorded(pair) ? 0.5 : 1);
+}
+
+static void offend_by_noise(struct qp_prover *p, const struct qp_pair *pair)
+{
+    char subject[512];
+    qp_offend(p, qp_checkpoint_subject(subject, p->proof->file, pair->file),
+              "far from what the source needs: %" PRIu64 " of %" PRIu64
+              " elements are clipped, and the sum of squared errors is more than %s of the values",
+              pair->result.clipped, qp_entry_elements(pair->source->entry),
+              is_unrecorded(pair) ? "half of that" : "that");
 }
 
 /* Values that are not finite, in a file that does not say that they were brought to codes. */
-static bool is_refused(const struct prover *p, const struct qp_pair *pair)
+static bool is_refused(const struct qp_prover *p, const struct qp_pair *pair)
 {
     return pair->file->calibrate && pair->result.nonfinite > 0 && !p->proof->file->making.saturates;
 }
 
-static void offend_by_nonfinite(struct prover *p, const struct qp_pair *pair)
+static void offend_by_nonfinite(struct qp_prover *p, const struct qp_pair *pair)
 {
     char subject[512];
-    offend(p, qp_checkpoint_subject(subject, p->proof->file, pair->file),
-           "values that are not finite in the source, %" PRIu64
-           " in all: expected metadata " QP_NONFINITE_KEY " saturate, found none",
-           pair->result.nonfinite);
+    qp_offend(p, qp_checkpoint_subject(subject, p->proof->file, pair->file),
+              "values that are not finite in the source, %" PRIu64
+              " in all: expected metadata " QP_NONFINITE_KEY " saturate, found none",
+              pair->result.nonfinite);
 }
 
 /* Computes again what the file says; a scale that the source cannot have is an offence. */
-static enum qplan_status recompute(struct prover *p, const struct qplan_run *run)
+static enum qplan_status recompute(struct qp_prover *p, const struct qplan_run *run)
 {
     const struct qp_proof *proof = p->proof;
     struct qplan_error why;
@@ -301,7 +320,7 @@ static enum qplan_status recompute(struct prover *p, const struct qplan_run *run
                            &proof->with, run, &why);
     p->impossible = status == QPLAN_ERR_VALUE;
     if (p->impossible)
-        offend(p, why.subject, "%s", why.message);
+        qp_offend(p, why.subject, "%s", why.message);
     else if (status != QPLAN_OK && p->err)
         *p->err = why;
     return p->impossible ? QPLAN_OK : status;
@@ -315,7 +334,7 @@ enum beyond {
     METHOD   /* nothing tells by which one its parameters were chosen */
 };
 
-static enum beyond find_beyond(const struct prover *p, const struct qp_pair *pair)
+static enum beyond find_beyond(const struct qp_prover *p, const struct qp_pair *pair)
 {
     struct qp_calibrator calibrator;
     if (!pair->file->scheme || pair->computed)
@@ -328,7 +347,7 @@ static enum beyond find_beyond(const struct prover *p, const struct qp_pair *pai
 }
 
 /* An offence, unless it is allowed. */
-static void judge_beyond(struct prover *p, const struct qp_pair *pair, enum beyond beyond)
+static void judge_beyond(struct qp_prover *p, const struct qp_pair *pair, enum beyond beyond)
 {
     char subject[512];
     const bool first = !p->failed;
@@ -338,26 +357,26 @@ static void judge_beyond(struct prover *p, const struct qp_pair *pair, enum beyo
     }
     (void)qp_checkpoint_subject(subject, p->proof->file, pair->file);
     if (beyond == METHOD) {
-        offend(p, subject, "not provable: %s",
-               qp_has_records(&p->proof->file->source.listing)
-                   ? "by its record it is unknown how its parameters were chosen"
-                   : "without a record it is unknown how its parameters were chosen");
+        qp_offend(p, subject, "not provable: %s",
+                  qp_has_records(&p->proof->file->source.listing)
+                      ? "by its record it is unknown how its parameters were chosen"
+                      : "without a record it is unknown how its parameters were chosen");
         return;
     }
     if (p->proof->exact)
-        offend(p, subject, "%s needs more than the source: it cannot be computed again",
-               pair->file->calibrate);
+        qp_offend(p, subject, "%s needs more than the source: it cannot be computed again",
+                  pair->file->calibrate);
     else
-        offend(p, subject,
-               "codes of %s need not be the nearest: not provable unless they are "
-               "computed again",
-               pair->file->calibrate);
+        qp_offend(p, subject,
+                  "codes of %s need not be the nearest: not provable unless they are "
+                  "computed again",
+                  pair->file->calibrate);
     if (first && p->proof->strict)
         qp_advise(p->err, beyond == CODES ? QPLAN_ADVICE_EXACT : QPLAN_ADVICE_IMPORTANCE);
 }
 
 /* Walks tensors and pairs in step: the pairs are some of the tensors, in their order. */
-static enum qplan_status judge_pairs(struct prover *p)
+static enum qplan_status judge_pairs(struct qp_prover *p)
 {
     struct qp_tested *tested = p->proof->tested;
     for (size_t i = 0; i < p->n_pairs; i++, tested++) {
@@ -370,7 +389,8 @@ static enum qplan_status judge_pairs(struct prover *p)
         const enum beyond beyond = find_beyond(p, pair);
         const bool is_far = pair->result.far.n_sets > 0;
         tested->proven = within && beyond == NOTHING && pair->result.wrong.n_bytes == 0 &&
-                         !is_far && !is_refused(p, pair) && !(p->impossible && pair->file->scheme);
+                         !is_far && !is_noise(pair) && !is_refused(p, pair) &&
+                         !(p->impossible && pair->file->scheme);
         if (!within && p->proof->allow_unproven && is_unrecorded(pair) &&
             pair->result.bad_fill == 0)
             p->proof->unproven++;
@@ -380,6 +400,8 @@ static enum qplan_status judge_pairs(struct prover *p)
             QP_TRY(offend_by_bytes(p, pair));
         else if (is_far)
             offend_by_far(p, pair);
+        else if (is_noise(pair))
+            offend_by_noise(p, pair);
         else if (is_refused(p, pair))
             offend_by_nonfinite(p, pair);
         else if (beyond != NOTHING)
@@ -391,7 +413,7 @@ static enum qplan_status judge_pairs(struct prover *p)
 /* ---- Every tensor of the source is in the file -------------------------------------------------
  */
 
-static void find_missing(struct prover *p)
+static void find_missing(struct qp_prover *p)
 {
     const struct qplan_checkpoint *source = p->proof->source, *file = p->proof->file;
     char subject[512];
@@ -401,124 +423,15 @@ static void find_missing(struct prover *p)
             continue;
         p->proof->missing++;
         if (p->proof->strict)
-            offend(p, qp_checkpoint_subject(subject, source, t),
-                   "this tensor of the source is missing in %s", file->source.listing.shown);
+            qp_offend(p, qp_checkpoint_subject(subject, source, t),
+                      "this tensor of the source is missing in %s", file->source.listing.shown);
     }
-}
-
-/* ---- The metadata are those of the source ------------------------------------------------------
- */
-
-static bool same_value(const struct qp_st_pair *a, const struct qp_st_pair *b)
-{
-    return a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0;
-}
-
-/* Every output says "pt", whatever the source says; a plain file may say anything. */
-static void check_format(struct prover *p)
-{
-    const struct qplan_checkpoint *file = p->proof->file;
-    char quoted[QP_QUOTED];
-    for (size_t i = 0; file->format && i < file->source.listing.n_files; i++) {
-        const struct qp_st *st = &file->source.files[i];
-        const struct qp_st_pair *format = qp_st_metadata(st, "format");
-        if (!format || !qp_text_is(format->value, format->value_len, QP_FORMAT))
-            offend(p, st->file.shown, "metadata 'format': expected " QP_FORMAT ", found %s",
-                   format ? qp_quote(quoted, format->value, format->value_len) : "none");
-    }
-}
-
-/* Whether a file of the checkpoint has this pair. */
-static bool has_pair(const struct qp_source *source, const struct qp_st_pair *pair)
-{
-    bool found = false;
-    for (size_t i = 0; i < source->listing.n_files && !found; i++) {
-        const struct qp_st_pair *other =
-            qp_st_find_pair(&source->files[i], pair->key, pair->key_len);
-        found = other && same_value(pair, other);
-    }
-    return found;
-}
-
-/* Whether some file of a checkpoint has this key. */
-static bool has_key(const struct qp_source *source, const struct qp_st_pair *pair)
-{
-    bool found = false;
-    for (size_t i = 0; i < source->listing.n_files && !found; i++)
-        found = qp_st_find_pair(&source->files[i], pair->key, pair->key_len) != NULL;
-    return found;
-}
-
-/* Every pair in the metadata of one checkpoint, in whichever shard, is one of the other; or only
- * those whose key the other has too. */
-static void compare_pairs(struct prover *p, const struct qp_source *one,
-                          const struct qp_source *other, bool all)
-{
-    char quoted[QP_QUOTED];
-    for (size_t file = 0; file < one->listing.n_files; file++) {
-        for (size_t i = 0; i < one->files[file].n_metadata; i++) {
-            const struct qp_st_pair *pair = &one->files[file].metadata[i];
-            if (qp_is_handed_on(pair) && !qp_is_format(pair) && !has_pair(other, pair) &&
-                (all || has_key(other, pair)))
-                offend(p, p->proof->file->source.listing.shown,
-                       "metadata %s is not that of the source",
-                       qp_quote(quoted, pair->key, pair->key_len));
-        }
-    }
-}
-
-/*
- * The records of each file are those of its tensors, as they are written. A file has them in the
- * order of names, whatever the order of its tensors.
- */
-static enum qplan_status compare_records(struct prover *p)
-{
-    const struct qplan_checkpoint *file = p->proof->file;
-    const struct qp_tensor **recorded = qp_alloc(file->n_quantized, sizeof *recorded);
-    struct qp_writer w;
-    enum qplan_status status = QPLAN_OK;
-    if (!recorded)
-        return qp_fail_memory(p->err, "proof", file->n_quantized * sizeof *recorded);
-    qp_writer_init(&w);
-    for (size_t i = 0; i < file->source.listing.n_files && status == QPLAN_OK; i++) {
-        const struct qp_st *st = &file->source.files[i];
-        const struct qp_st_pair *pair = qp_st_metadata(st, QP_TENSORS_KEY);
-        size_t n = 0;
-        for (size_t k = 0; k < file->n_tensors; k++) {
-            if (file->tensors[k].scheme && file->tensors[k].entry->file == i)
-                recorded[n++] = &file->tensors[k];
-        }
-        w.n = 0;
-        qp_put_records(&w, recorded, n);
-        status = qp_writer_finish(&w, "proof", p->err);
-        if (status == QPLAN_OK &&
-            (!pair || qp_compare_text(pair->value, pair->value_len, w.data, w.n) != 0))
-            offend(p, st->file.shown,
-                   "metadata " QP_TENSORS_KEY ": expected the records of the tensors in this file "
-                   "alone, in the order of their names and without blanks between them");
-    }
-    qp_writer_free(&w);
-    qp_free(recorded);
-    return status;
-}
-
-/* Other tools hand on what they like, but not with other values. */
-static enum qplan_status compare_metadata(struct prover *p)
-{
-    const struct qp_source *file = &p->proof->file->source, *source = &p->proof->source->source;
-    const bool has_records = qp_has_records(&file->listing);
-    const bool all = !p->proof->file->format || has_records;
-    if (all)
-        check_format(p);
-    compare_pairs(p, source, file, all);
-    compare_pairs(p, file, source, all);
-    return p->proof->exact && has_records ? compare_records(p) : QPLAN_OK;
 }
 
 /* ---- Something is quantized --------------------------------------------------------------------
  */
 
-static void find_quantized(struct prover *p)
+static void find_quantized(struct qp_prover *p)
 {
     const struct qp_proof *proof = p->proof;
     const bool first = !p->failed;
@@ -526,7 +439,7 @@ static void find_quantized(struct prover *p)
         if (proof->tested[i].tensor->scheme)
             return;
     }
-    offend(p, proof->file->source.listing.shown, "nothing is quantized");
+    qp_offend(p, proof->file->source.listing.shown, "nothing is quantized");
     if (first)
         qp_advise(p->err, QPLAN_ADVICE_UNQUANTIZED);
 }
@@ -537,7 +450,7 @@ static void find_quantized(struct prover *p)
 enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
                            struct qplan_error *err)
 {
-    struct prover p = {.proof = proof, .err = err};
+    struct qp_prover p = {.proof = proof, .err = err};
     const struct qp_arrangement as_the_file = {
         .split = true, .stack = true, .unstack = true, .like = proof->file};
     const struct qp_source *file = &proof->file->source, *source = &proof->source->source;
@@ -560,7 +473,7 @@ enum qplan_status qp_prove(struct qp_proof *proof, const struct qplan_run *run,
     QP_TRY(judge_pairs(&p));
     find_missing(&p);
     if (proof->strict)
-        QP_TRY(compare_metadata(&p));
+        QP_TRY(qp_prove_metadata(&p));
     if (proof->strict && !proof->allow_unquantized)
         find_quantized(&p);
     if (p.failed && proof->strict && proof->source->format && !proof->file->format)

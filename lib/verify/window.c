@@ -47,6 +47,7 @@ struct limits {
     double above, below; /* how far minmax's may be from what it is by its type, as ratios */
     double slack;        /* how far besides, in size */
     double floor;        /* up to this a set may need a smaller scale than there is */
+    double little;       /* values up to this are next to nothing in their tensor */
     double of_zeros;     /* the scale of a set of zeros: stored as 1 */
 };
 
@@ -84,6 +85,7 @@ static struct limits limits_of(const struct qp_pair *pair)
     l.fits = l.nearest && pair->result.clipped == 0;
     l.judges_ends = l.rule.kind == QP_CODES_LINEAR && t->scheme->asymmetric &&
                     qplan_dtype_bits(t->scheme->scale_dtype) > 8;
+    l.little = mean / 64;
     l.of_zeros = (double)qp_with_factor(&l.rule, 1);
     l.floor = least > 0 ? (double)qp_with_factor(&l.rule, (float)least) : 0;
     if (qp_tensor_part(t, QP_FACTOR)) {
@@ -122,6 +124,19 @@ static bool reaches(const struct limits *l, const struct set *s, double *low, do
             (*low <= s->lo * QP_SCALE_LEAST || -s->lo <= aside));
 }
 
+/*
+ * Whether a set has next to nothing of its tensor, and a code for 0. Its codes are the nearest, so
+ * that no error is larger than its value; and tools give such sets a least scale of their own.
+ */
+static bool is_little(const struct limits *l, const struct set *s)
+{
+    const bool is_biased = l->rule.kind == QP_CODES_BIASED;
+    const double bias = is_biased ? (double)qp_bias(s->zero) : 0;
+    const double end = is_biased ? bias + s->scale * l->rule.q_max : 0;
+    return l->nearest && fmax(-s->lo, s->hi) <= l->little && fmin(bias, end) <= 0 &&
+           fmax(bias, end) >= 0;
+}
+
 static void judge_set(struct judging *j, struct qp_pair *pair, const struct limits *l, uint64_t at,
                       const struct set *s)
 {
@@ -129,6 +144,8 @@ static void judge_set(struct judging *j, struct qp_pair *pair, const struct limi
     const bool is_zero = s->lo == 0 && s->hi == 0;
     /* That it decodes to zeros has been proven, or every method makes this scale of them. */
     if (is_zero && (l->nearest || s->size == l->of_zeros))
+        return;
+    if (is_little(l, s))
         return;
     far.is_scale = !is_near(l, s, &far.least, &far.most);
     if (!far.is_scale && reaches(l, s, &far.least, &far.most))
